@@ -1,0 +1,14 @@
+// CRC32C (Castagnoli), the checksum of every byte we store. CRC32C of "123456789" is 0xe3069283.
+// Pure functions, safe from any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "headrace/base/bytes.h"
+
+namespace headrace {
+
+// Returns the CRC32C of `data`; with `seed` the CRC of an earlier part, that of both joined.
+uint32_t Crc32c(Bytes data, uint32_t seed = 0);
+
+}  // namespace headrace

@@ -1,0 +1,134 @@
+// The only door to files. A FileSystem opens, makes, renames and removes files; PosixFileSystem()
+// is the real one, env/testing/ has doubles (in memory with power cut, and faulty).
+// All objects here are thread-safe unless they say otherwise. Paths are bytes, as the kernel sees
+// them. Every failure names the path.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/base/bytes.h"
+#include "headrace/base/context.h"
+#include "headrace/base/status.h"
+
+namespace headrace {
+
+enum class FileKind : uint8_t { kRegular, kDirectory, kSymlink, kOther };
+
+struct FileInfo {
+  FileKind kind = FileKind::kRegular;
+  uint64_t size_bytes = 0;
+  int64_t mtime_ns = 0;  // since 1970
+  uint64_t device = 0, inode = 0;
+};
+
+struct DirectoryEntry {
+  std::string name;  // one path part, any bytes but '/' and NUL
+  FileKind kind = FileKind::kRegular;
+};
+
+// An open file that is read by position. Any number of threads may read at once.
+class RandomAccessFile {
+ public:
+  virtual ~RandomAccessFile() = default;
+  // Fills all of `out` from `offset`.
+  //   kDataLoss  the file ends before offset + out.size(): names the file's size and the range.
+  //   kIoError   the operating system's fault.
+  virtual Status ReadAt(uint64_t offset, MutableBytes out, const Context& ctx) const = 0;
+  // Reads up to out.size() bytes; fewer only at the end of the file. Returns how many.
+  virtual Result<size_t> ReadSome(uint64_t offset, MutableBytes out, const Context& ctx) const = 0;
+  // The size when the file was opened, in bytes.
+  virtual uint64_t size() const = 0;
+  virtual const std::string& path() const = 0;
+};
+
+// A file mapped for reading. The bytes stay valid until this is destroyed. Only for files that are
+// never shortened once published (an index): a shorter file would end the process on access.
+class MappedFile {
+ public:
+  virtual ~MappedFile() = default;
+  virtual Bytes bytes() const = 0;
+};
+
+// A shared array of 64-bit words in a file, mapped for reading and writing by several processes.
+class SharedWords {
+ public:
+  virtual ~SharedWords() = default;
+  virtual size_t size() const = 0;  // words
+  virtual uint64_t Load(size_t i) const = 0;             // i < size()
+  virtual void Store(size_t i, uint64_t word) = 0;       // atomic; reaches the disk some time later
+};
+
+// A file being written from its start. One thread at a time. Destroying it without Close() closes
+// it and ignores errors.
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;
+  // Appends all of `data`. kResourceExhausted when the disk or a quota is full.
+  virtual Status Append(Bytes data) = 0;
+  // Makes everything appended so far durable.
+  virtual Status Sync() = 0;
+  virtual Status Close() = 0;
+  virtual uint64_t size() const = 0;  // bytes appended
+};
+
+// A lock held on a file until destroyed; the kernel drops it when the process dies.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  // kNotFound, kPermissionDenied, kResourceExhausted (too many open files: says so), and
+  // kInvalidArgument when `path` is a directory.
+  virtual Result<std::unique_ptr<RandomAccessFile>> OpenForRead(const std::string& path) = 0;
+  virtual Result<std::unique_ptr<MappedFile>> Map(const std::string& path) = 0;
+  // Opens or makes a file of exactly `words` zero-initialised words. kPermissionDenied when the
+  // place cannot be written; kFailedPrecondition when the file has another size.
+  virtual Result<std::unique_ptr<SharedWords>> OpenSharedWords(const std::string& path,
+                                                               size_t words) = 0;
+  // Reads a whole small file (at most `limit_bytes`; kResourceExhausted beyond).
+  virtual Result<std::string> ReadWhole(const std::string& path, uint64_t limit_bytes) = 0;
+  // Reads a whole file into `out` from its start; returns how many bytes were read. Reads at most
+  // out.size() bytes: a result equal to out.size() means there may be more. One open, no stat.
+  virtual Result<size_t> ReadInto(const std::string& path, MutableBytes out) = 0;
+
+  // Makes a new file; an existing one is truncated.
+  virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
+  // Replaces `path` with `content` in one atomic step that survives a power cut once it returns:
+  // writes a temporary file beside it, syncs it, renames it, syncs the directory.
+  virtual Status WriteAtomically(const std::string& path, Bytes content) = 0;
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
+  virtual Status Remove(const std::string& path) = 0;           // a file or an empty directory
+  virtual Status RemoveTree(const std::string& path) = 0;       // OK when nothing is there
+  virtual Status MakeDirectories(const std::string& path) = 0;  // OK when it is there
+  virtual Status SyncDirectory(const std::string& path) = 0;
+  // Follows symbolic links. kNotFound when nothing is there.
+  virtual Result<FileInfo> Stat(const std::string& path) = 0;
+  // Entries without "." and "..", sorted by bytes. Symbolic links are reported as kSymlink.
+  virtual Result<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
+  // Takes an exclusive lock without waiting. kFailedPrecondition when another process holds it.
+  virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path) = 0;
+
+  bool Exists(const std::string& path) { return Stat(path).ok(); }
+};
+
+// The operating system's file system. Lives for ever.
+FileSystem* PosixFileSystem();
+
+// Joins two path parts with one '/'; an absolute `name` is not special.
+std::string JoinPath(std::string_view directory, std::string_view name);
+// "a/b/c" -> "c"; "a/b/" -> "b".
+std::string_view BaseName(std::string_view path);
+// "a/b/c" -> "a/b"; "c" -> ".".
+std::string_view DirectoryName(std::string_view path);
+
+}  // namespace headrace

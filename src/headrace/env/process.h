@@ -1,0 +1,39 @@
+// What the machine and the process offer. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "headrace/base/status.h"
+
+namespace headrace {
+
+// Processors this process may run on (its affinity mask), at least 1.
+int AvailableCpus();
+// CPU seconds (user + system) this process has used.
+double ProcessCpuSeconds();
+// The soft limit on open files, and how many are open now.
+uint64_t OpenFileLimit();
+// A number that differs in a forked child from that of its parent. Cheap (one load).
+uint64_t ForkGeneration();
+
+// A native thread with a name that `top -H` shows. Joined when destroyed.
+class Thread {
+ public:
+  // Starts `run`. kResourceExhausted when the system refuses another thread.
+  static Result<std::unique_ptr<Thread>> Start(std::string name, std::function<void()> run);
+  ~Thread();
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+  // Lets go of the thread without joining: only for the child of a fork, in which it does not exist.
+  void Abandon();
+
+ private:
+  Thread();
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+}  // namespace headrace
