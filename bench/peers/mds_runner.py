@@ -1,0 +1,79 @@
+"""MosaicML Streaming: MDS shards of 64 MB with a bytes column, no compression and no hashes."""
+
+from __future__ import annotations
+
+from protocol import (
+    SEED,
+    arguments,
+    image_files,
+    imports_done,
+    in_processes,
+    make_small,
+    measure_pack,
+    measure_raw,
+    run,
+    small_samples,
+)
+
+SHARD_LIMIT = "64mb"
+
+
+def raw(args) -> None:
+    from streaming import StreamingDataLoader, StreamingDataset
+
+    imports_done()
+    dataset = StreamingDataset(
+        local=str(args.packed), remote=None, shuffle=True, batch_size=args.batch_size, shuffle_seed=SEED
+    )
+    expected = len(image_files(args.images))
+    if args.workers == 0:
+        measure_raw(args, lambda number: (sample["image"] for sample in dataset), expected)
+        return
+    loader = StreamingDataLoader(
+        dataset,
+        batch_size=args.batch_size,
+        num_workers=args.workers,
+        persistent_workers=True,
+        collate_fn=lambda samples: [sample["image"] for sample in samples],
+    )
+    measure_raw(args, lambda number: iter(loader), expected)
+
+
+def pack(args) -> None:
+    from streaming import MDSWriter
+    from streaming.base.util import merge_index
+
+    imports_done()
+
+    def write(files, folder) -> None:
+        # Its documented way to pack in parallel: one writer a process, then one merged index.
+        def write_part(parts) -> None:
+            for name, members in parts:
+                columns = {"image": "bytes", "label": "int"}
+                out = str(folder / name) if args.workers > 1 else str(folder)
+                with MDSWriter(out=out, columns=columns, size_limit=SHARD_LIMIT) as writer:
+                    for path, label in members:
+                        with open(path, "rb") as file:
+                            writer.write({"image": file.read(), "label": label})
+
+        count = max(args.workers, 1)
+        in_processes(write_part, [(str(rank), files[rank::count]) for rank in range(count)], args.workers)
+        if args.workers > 1:
+            merge_index(str(folder), keep_local=True)
+
+    measure_pack(args, write)
+
+
+def small(args) -> None:
+    from streaming import MDSWriter
+
+    def write(count, folder) -> None:
+        with MDSWriter(out=str(folder), columns={"bin": "bytes"}, size_limit=SHARD_LIMIT) as writer:
+            for sample in small_samples(0, count):
+                writer.write({"bin": sample})
+
+    make_small(args, write)
+
+
+if __name__ == "__main__":
+    run(arguments(), {"raw": raw, "pack": pack, "small": small})
