@@ -32,7 +32,8 @@ function(headrace_module name)
 endfunction()
 
 # headrace_test(NAME SOURCES a_test.cc ... [USES dataset ...] [LIBRARIES ...] [LABELS ...])
-# makes a GoogleTest program and registers it with ctest under NAME.
+# makes a GoogleTest program and registers it with ctest under NAME, labelled "unit" and by its module.
+# The targets headrace_tests and headrace_tests_MODULE build all of them, and those of a module.
 function(headrace_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES;LIBRARIES;LABELS" ${ARGN})
   if(NOT HEADRACE_TESTS)
@@ -43,13 +44,23 @@ function(headrace_test name)
     target_link_libraries(${name} PRIVATE headrace_${_dep})
   endforeach()
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE headrace_options)
+  get_filename_component(_module "${CMAKE_CURRENT_SOURCE_DIR}" NAME)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "unit;${ARG_LABELS}")
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "unit;${_module};${ARG_LABELS}")
+  foreach(_group headrace_tests headrace_tests_${_module})
+    if(NOT TARGET ${_group})
+      add_custom_target(${_group})
+    endif()
+    add_dependencies(${_group} ${name})
+  endforeach()
 endfunction()
 
-# headrace_fuzzer(NAME SOURCES x_fuzz.cc USES dataset): a libFuzzer program under clang with
+# headrace_fuzzer(NAME SOURCES x_fuzz.cc USES dataset CORPUS name): a libFuzzer program under clang with
 # -DHEADRACE_FUZZ=ON; under any other build a plain program that replays the files it is given,
-# so that the corpus is a regression test everywhere.
+# so that the corpus (fuzz/corpus/name) is a regression test everywhere. The target headrace_fuzzers
+# builds all of them; build folder/fuzzers.txt lists "PROGRAM CORPUS" for scripts/fuzz.sh.
+file(WRITE "${CMAKE_BINARY_DIR}/fuzzers.txt" "")
 function(headrace_fuzzer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES;CORPUS" ${ARGN})
   if(NOT HEADRACE_TESTS)
@@ -66,4 +77,10 @@ function(headrace_fuzzer name)
   foreach(_dep IN LISTS ARG_USES)
     target_link_libraries(${name} PRIVATE headrace_${_dep})
   endforeach()
+  if(NOT TARGET headrace_fuzzers)
+    add_custom_target(headrace_fuzzers)
+  endif()
+  add_dependencies(headrace_fuzzers ${name})
+  file(RELATIVE_PATH _program "${CMAKE_BINARY_DIR}" "${CMAKE_CURRENT_BINARY_DIR}/${name}")
+  file(APPEND "${CMAKE_BINARY_DIR}/fuzzers.txt" "${_program} ${ARG_CORPUS}\n")
 endfunction()

@@ -1,0 +1,24 @@
+# Where the extension module and the program go: into the Python package in the tree for development
+# (as links, so that a rebuild is seen at once), and into the wheel at install.
+if(HEADRACE_PYTHON_IN_TREE)
+  set(_hr_package "${CMAKE_SOURCE_DIR}/python/headrace")
+  if(TARGET headrace_native)
+    add_custom_target(headrace_native_in_tree ALL
+      COMMAND ${CMAKE_COMMAND} -E create_symlink
+        $<TARGET_FILE:headrace_native> ${_hr_package}/$<TARGET_FILE_NAME:headrace_native>
+      DEPENDS headrace_native VERBATIM)
+  endif()
+  if(TARGET headrace)
+    add_custom_target(headrace_program_in_tree ALL
+      COMMAND ${CMAKE_COMMAND} -E make_directory ${_hr_package}/bin
+      COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:headrace> ${_hr_package}/bin/headrace
+      DEPENDS headrace VERBATIM)
+  endif()
+endif()
+
+if(TARGET headrace_native)
+  install(TARGETS headrace_native LIBRARY DESTINATION headrace COMPONENT python)
+endif()
+if(TARGET headrace)
+  install(TARGETS headrace RUNTIME DESTINATION headrace/bin COMPONENT python)
+endif()

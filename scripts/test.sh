@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Runs the tests: scripts/test.sh [--full]. Without --full what fits into CI; with it also the long ones.
+# Ends with a table of the steps and the number of tests; fails if any step failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/steps.sh
+
+fuzz_seconds=5
+selection=(-m "not full")
+if [ "${1:-}" = --full ]; then
+  fuzz_seconds=120
+  selection=()
+fi
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+[ ! -x /usr/bin/llvm-symbolizer-19 ] ||
+  export ASAN_SYMBOLIZER_PATH=/usr/bin/llvm-symbolizer-19 TSAN_SYMBOLIZER_PATH=/usr/bin/llvm-symbolizer-19
+
+cxx_tests() { ctest --test-dir "$1" -j 2 --output-on-failure --no-tests=error "${@:2}"; }
+
+python_tests() { .venv/bin/python -m pytest -q -n 2 --dist loadfile "${selection[@]}"; }
+
+address_sanitizer() {
+  scripts/build.sh asan headrace_tests headrace_fuzzers && cxx_tests build-asan -L unit
+}
+
+# The modules with threads in them.
+thread_sanitizer() {
+  local module targets=()
+  for module in env dataset loader; do
+    if [ "$(sed -n "s/^build headrace_tests_$module:.*/yes/p" build/build.ninja)" ]; then
+      targets+=(headrace_tests_$module)
+    fi
+  done
+  [ ${#targets[@]} -gt 0 ] || return 0
+  scripts/build.sh tsan "${targets[@]}" && cxx_tests build-tsan -L '^(env|dataset|loader)$'
+}
+
+step "set-up" scripts/setup.sh build test || finish
+step "build" scripts/build.sh dev || finish
+step "C++ tests" cxx_tests build || true
+step "address sanitizer" address_sanitizer || true
+step "fuzzers" scripts/fuzz.sh $fuzz_seconds || true
+step "thread sanitizer" thread_sanitizer || true
+step "Python tests" python_tests || true
+finish tests
