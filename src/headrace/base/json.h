@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,12 +32,19 @@ class Json {
   Json(std::string_view v) : value_(std::string(v)) {}  // NOLINT
   Json(Array v) : value_(std::move(v)) {}               // NOLINT
   Json(Object v) : value_(std::move(v)) {}              // NOLINT
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
   static Json MakeArray() { return Json(Array{}); }
   static Json MakeObject() { return Json(Object{}); }
 
-  // Reads one JSON text, whole. kInvalidArgument names the byte offset. Depth is limited to 64.
+  // Reads one JSON text, whole. kInvalidArgument names the byte offset. Depth is limited to 64; a
+  // member that comes twice in one object is refused. Integers beyond 64 bits become doubles.
   static Result<Json> Parse(std::string_view text);
-  // Writes JSON text; indent 0 = one line.
+  // Writes JSON text; indent 0 = one line. Reads back as the same value, but for doubles that are
+  // not finite (written as null) and text that is not UTF-8.
   std::string Dump(int indent = 0) const;
 
   bool is_null() const { return std::holds_alternative<std::nullptr_t>(value_); }
@@ -62,14 +68,16 @@ class Json {
 
   // The member of an object, or null when there is none.
   const Json* Find(std::string_view name) const;
-  // The member, which must be of the named kind: kInvalidArgument says which member of what is
-  // missing or wrong ("shards[3].bytes: expected an unsigned integer, found a string").
+  // The member, which must be of the named kind: kInvalidArgument says which member is missing or
+  // wrong ("bytes: expected an unsigned integer, found a string"). The caller puts the place of
+  // this object before it with Prefix("shards[3]").
   Result<uint64_t> GetUint(std::string_view name) const;
   Result<std::string> GetString(std::string_view name) const;
 
-  // Adds a member to an object (made from null when need be), or replaces it. Returns *this.
+  // Adds a member to an object (any other value becomes one), or replaces it. Returns *this. Looks
+  // through all members: for objects of hundreds, not of millions.
   Json& Set(std::string name, Json value);
-  // Adds an element to an array (made from null when need be). Returns *this.
+  // Adds an element to an array (any other value becomes one). Returns *this.
   Json& Append(Json value);
 
  private:

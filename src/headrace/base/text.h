@@ -11,20 +11,24 @@
 
 namespace headrace {
 
-// Returns `bytes` with control characters, backslash, DEL and what is not valid UTF-8 written as
-// \n, \t, \\ or \xHH, so that the result is one printable line. UnescapeText turns it back.
+// Returns `bytes` with control characters (C0, DEL, C1), backslash and what is not valid UTF-8
+// written as \n, \t, \\ or \xHH (lower case), so that the result is one printable line of valid
+// UTF-8. UnescapeText turns it back.
 std::string EscapeText(std::string_view bytes);
-// Reverses EscapeText. kInvalidArgument on an escape that EscapeText never writes.
+// Reverses EscapeText; hex digits may be upper case too. kInvalidArgument on any other escape names
+// its offset.
 Result<std::string> UnescapeText(std::string_view text);
 // Returns true when `bytes` is valid UTF-8 (no surrogates, no overlong forms).
 bool IsValidUtf8(std::string_view bytes);
 
-// Reads "65536", "64KiB", "64 MiB", "1.5GiB", "2TiB", "10MB" (powers of ten), "10k"/"10M" (counts).
-// kInvalidArgument names the text and shows an example.
+// Reads "65536", "64KiB", "64 MiB", "1.5GiB", "2TiB", "10MB" (powers of ten), "10k"/"10M" (counts);
+// upper or lower case, rounded down. Exact: no floating point. kInvalidArgument names the text and
+// shows an example.
 Result<uint64_t> ParseSize(std::string_view text);
 // Writes 1536 as "1.5 KiB"; below 1 KiB as "512 B".
 std::string FormatSize(uint64_t bytes);
-// Reads "250ms", "10s", "10m", "2h", "1.5d". A bare number is seconds.
+// Reads "250ms", "10s", "10m", "2h", "1.5d" (ns, us, ms, s, m or min, h, d). A bare number is
+// seconds. kInvalidArgument names the text and shows an example.
 Result<std::chrono::nanoseconds> ParseDuration(std::string_view text);
 // Writes "1.25 s", "3m 20s", "412 us".
 std::string FormatDuration(std::chrono::nanoseconds duration);

@@ -1,7 +1,8 @@
 // The only door to files. A FileSystem opens, makes, renames and removes files; PosixFileSystem()
 // is the real one, env/testing/ has doubles (in memory with power cut, and faulty).
 // All objects here are thread-safe unless they say otherwise. Paths are bytes, as the kernel sees
-// them. Every failure names the path.
+// them; one with a NUL is kInvalidArgument. Every failure names the path. No descriptor made here
+// survives an exec.
 #pragma once
 
 #include <cstdint>
@@ -69,19 +70,26 @@ class SharedWords {
 class WritableFile {
  public:
   virtual ~WritableFile() = default;
-  // Appends all of `data`. kResourceExhausted when the disk or a quota is full.
+  // Appends all of `data`. kResourceExhausted when the disk or a quota is full; part of `data` may
+  // then be in the file.
   virtual Status Append(Bytes data) = 0;
-  // Makes everything appended so far durable.
+  // Makes everything appended so far durable (the bytes, not the file's entry in its directory).
+  // A failed Append or Sync makes each later call fail too: what is on the disk is then unknown.
   virtual Status Sync() = 0;
+  // Closing twice is OK; appending after it is kFailedPrecondition.
   virtual Status Close() = 0;
   virtual uint64_t size() const = 0;  // bytes appended
 };
 
-// A lock held on a file until destroyed; the kernel drops it when the process dies.
+// A lock held on a file until destroyed; the kernel drops it when the process dies, or rather when
+// its last forked child that still has the descriptor does. The (empty) file stays.
 class FileLock {
  public:
   virtual ~FileLock() = default;
 };
+
+// How the name of a temporary file begins that WriteAtomically makes.
+inline constexpr std::string_view kTemporaryPrefix = ".headrace-tmp-";
 
 class FileSystem {
  public:
@@ -89,6 +97,7 @@ class FileSystem {
 
   // kNotFound, kPermissionDenied, kResourceExhausted (too many open files: says so), and
   // kInvalidArgument when `path` is a directory.
+  // Also kInvalidArgument for pipes, sockets and devices.
   virtual Result<std::unique_ptr<RandomAccessFile>> OpenForRead(const std::string& path) = 0;
   virtual Result<std::unique_ptr<MappedFile>> Map(const std::string& path) = 0;
   // Opens or makes a file of exactly `words` zero-initialised words. kPermissionDenied when the
@@ -104,18 +113,28 @@ class FileSystem {
   // Makes a new file; an existing one is truncated.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
   // Replaces `path` with `content` in one atomic step that survives a power cut once it returns:
-  // writes a temporary file beside it, syncs it, renames it, syncs the directory.
+  // writes a temporary file beside it, syncs it, renames it, syncs the directory. On failure the
+  // temporary file is removed and `path` is as it was, unless only the last sync failed. A process
+  // killed in the middle leaves a file whose name begins with kTemporaryPrefix.
   virtual Status WriteAtomically(const std::string& path, Bytes content) = 0;
-  virtual Status Rename(const std::string& from, const std::string& to) = 0;  // replaces `to`
-  virtual Status Remove(const std::string& path) = 0;           // a file or an empty directory
-  virtual Status RemoveTree(const std::string& path) = 0;       // OK when nothing is there
-  virtual Status MakeDirectories(const std::string& path) = 0;  // OK when it is there
+  // Replaces the file or empty directory `to`. Atomic; survives a power cut only once the
+  // directories of both are synced.
+  virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  // Removes a file, a symbolic link or an empty directory. kAlreadyExists when it is not empty.
+  virtual Status Remove(const std::string& path) = 0;
+  // Removes `path` and all below it; OK when nothing is there. Does not follow symbolic links.
+  virtual Status RemoveTree(const std::string& path) = 0;
+  // Makes a directory and its parents; OK when it is there. kAlreadyExists when a part of `path`
+  // is a file.
+  virtual Status MakeDirectories(const std::string& path) = 0;
+  // Makes the entries of a directory durable: names made, renamed and removed in it.
   virtual Status SyncDirectory(const std::string& path) = 0;
   // Follows symbolic links. kNotFound when nothing is there.
   virtual Result<FileInfo> Stat(const std::string& path) = 0;
   // Entries without "." and "..", sorted by bytes. Symbolic links are reported as kSymlink.
   virtual Result<std::vector<DirectoryEntry>> List(const std::string& path) = 0;
-  // Takes an exclusive lock without waiting. kFailedPrecondition when another process holds it.
+  // Takes an exclusive lock without waiting; makes the file when need be. kFailedPrecondition when
+  // another holder, in this process or another one, has it.
   virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path) = 0;
 
   bool Exists(const std::string& path) { return Stat(path).ok(); }
@@ -124,11 +143,11 @@ class FileSystem {
 // The operating system's file system. Lives for ever.
 FileSystem* PosixFileSystem();
 
-// Joins two path parts with one '/'; an absolute `name` is not special.
+// Joins two path parts with one '/'; an absolute `name` is not special, an empty part adds nothing.
 std::string JoinPath(std::string_view directory, std::string_view name);
-// "a/b/c" -> "c"; "a/b/" -> "b".
+// "a/b/c" -> "c"; "a/b/" -> "b"; "/" -> "/"; "" -> "".
 std::string_view BaseName(std::string_view path);
-// "a/b/c" -> "a/b"; "c" -> ".".
+// "a/b/c" -> "a/b"; "a/b/" -> "a"; "/a" -> "/"; "c" -> "."; "/" -> "/".
 std::string_view DirectoryName(std::string_view path);
 
 }  // namespace headrace

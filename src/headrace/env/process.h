@@ -14,12 +14,17 @@ namespace headrace {
 int AvailableCpus();
 // CPU seconds (user + system) this process has used.
 double ProcessCpuSeconds();
-// The soft limit on open files, and how many are open now.
+// The soft limit on open files of this process.
 uint64_t OpenFileLimit();
-// A number that differs in a forked child from that of its parent. Cheap (one load).
+// How many descriptors are open now. kUnavailable where /proc is not mounted.
+Result<uint64_t> NumOpenFiles();
+// A number that differs in a forked child from that of its parent, from the first call on. Cheap
+// (one load).
 uint64_t ForkGeneration();
 
-// A native thread with a name that `top -H` shows. Joined when destroyed.
+// A native thread with a name that `top -H` shows (its first 15 bytes). Joined when destroyed.
+// Signals that a program handles (SIGINT, SIGTERM...) are blocked in it, so that they reach the
+// program's own threads.
 class Thread {
  public:
   // Starts `run`. kResourceExhausted when the system refuses another thread.
@@ -27,7 +32,8 @@ class Thread {
   ~Thread();
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
-  // Lets go of the thread without joining: only for the child of a fork, in which it does not exist.
+  // Lets go of the thread without joining: only for the child of a fork, in which it does not
+  // exist. What its `run` captured stays allocated there.
   void Abandon();
 
  private:

@@ -1,0 +1,29 @@
+// The process's own terminal and signals: what a program needs and a library must not touch. Only
+// the `headrace` program calls these. Functions are safe from any thread unless they say otherwise.
+#pragma once
+
+#include <atomic>
+
+#include "headrace/base/bytes.h"
+#include "headrace/base/status.h"
+
+namespace headrace {
+
+// True when standard error is a terminal that a person may be looking at.
+bool StderrIsTerminal();
+// Width of that terminal in characters; 80 when it is unknown.
+int StderrColumns();
+
+// Writes all of `data` to standard output. kUnavailable when the reader has gone (a closed pipe),
+// which is no fault: the caller ends quietly; kResourceExhausted or kIoError otherwise.
+Status WriteStdout(Bytes data);
+// Writes all of `data` to standard error; a fault there has nowhere to be told and is ignored.
+void WriteStderr(Bytes data);
+
+// From now on a closed pipe is an error of the write and does not end the process.
+void IgnoreBrokenPipes();
+// Makes SIGINT and SIGTERM set a flag once, which a Context can point to; a second signal ends the
+// process at once. Call once, from main, before threads start. The flag lives for ever.
+const std::atomic<bool>* CancelOnInterrupt();
+
+}  // namespace headrace

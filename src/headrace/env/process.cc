@@ -1,0 +1,125 @@
+#include "headrace/env/process.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace headrace {
+
+namespace {
+
+std::atomic<uint64_t> fork_generation{1};
+
+void BumpForkGeneration() { fork_generation.fetch_add(1, std::memory_order_relaxed); }
+
+struct ThreadStart {
+  std::string name;
+  std::function<void()> run;
+};
+
+void* RunThread(void* argument) {
+  std::unique_ptr<ThreadStart> start(static_cast<ThreadStart*>(argument));
+  pthread_setname_np(pthread_self(), start->name.c_str());
+  start->run();
+  return nullptr;
+}
+
+// Signals that the system sends to the thread at fault, and those of profilers, stay open.
+sigset_t SignalsForTheProgram() {
+  sigset_t set;
+  sigfillset(&set);
+  for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF})
+    sigdelset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+int AvailableCpus() {
+  // The kernel refuses a set smaller than its own, whose size it does not tell.
+  for (size_t sets = 1; sets <= 64; sets *= 2) {
+    std::vector<cpu_set_t> allowed(sets);
+    size_t bytes = sets * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, allowed.data()) == 0)
+      return std::max(1, CPU_COUNT_S(bytes, allowed.data()));
+    if (errno != EINVAL) break;
+  }
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+double ProcessCpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+uint64_t OpenFileLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+Result<uint64_t> NumOpenFiles() {
+  DIR* directory = ::opendir("/proc/self/fd");
+  if (!directory) {
+    Status failed = ErrnoError(errno, "cannot list /proc/self/fd");
+    return Error(Code::kUnavailable, "{}", failed.message());
+  }
+  uint64_t entries = 0;
+  while (::readdir(directory)) ++entries;
+  ::closedir(directory);
+  return entries - 3;  // ".", ".." and the descriptor of the listing itself
+}
+
+uint64_t ForkGeneration() {
+  static const int registered = pthread_atfork(nullptr, nullptr, BumpForkGeneration);
+  (void)registered;  // fails only without memory; the generation then stays as it is
+  return fork_generation.load(std::memory_order_relaxed);
+}
+
+struct Thread::Rep {
+  pthread_t id{};
+};
+
+Thread::Thread() = default;
+
+Result<std::unique_ptr<Thread>> Thread::Start(std::string name, std::function<void()> run) {
+  constexpr size_t kMaxNameBytes = 15;
+  if (name.size() > kMaxNameBytes) name.resize(kMaxNameBytes);
+  auto start = std::make_unique<ThreadStart>(ThreadStart{std::move(name), std::move(run)});
+  auto rep = std::make_unique<Rep>();
+  std::unique_ptr<Thread> thread(new Thread);
+
+  sigset_t blocked = SignalsForTheProgram(), before;
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  int error = pthread_create(&rep->id, nullptr, RunThread, start.get());
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (error != 0)
+    return Error(Code::kResourceExhausted,
+                 "the system refused another thread ({}): ask for fewer threads, or raise the limit "
+                 "('ulimit -u', 'ulimit -v')",
+                 start->name);
+  start.release();  // the thread owns it now
+  thread->rep_ = std::move(rep);
+  return thread;
+}
+
+Thread::~Thread() {
+  if (rep_) pthread_join(rep_->id, nullptr);
+}
+
+void Thread::Abandon() { rep_.reset(); }
+
+}  // namespace headrace
