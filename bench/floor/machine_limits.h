@@ -1,0 +1,21 @@
+// How fast this machine copies memory, checks it and writes to its disk. One thread each.
+#ifndef HEADRACE_BENCH_FLOOR_MACHINE_LIMITS_H_
+#define HEADRACE_BENCH_FLOOR_MACHINE_LIMITS_H_
+
+#include <string>
+
+namespace headrace::floor {
+
+// Bytes per second of memcpy between two buffers larger than the caches, over at least `seconds`.
+double CopyBytesPerSecond(double seconds);
+
+// Bytes per second of ISA-L's CRC32C over a buffer larger than the caches, over at least `seconds`.
+double Crc32cBytesPerSecond(double seconds);
+
+// Bytes per second of sequential writes of 1 MiB to a new file in `folder`, past the page cache
+// where the file system allows that, fdatasync included. Negative if the file cannot be written.
+double DiskWriteBytesPerSecond(const std::string& folder, double seconds);
+
+}  // namespace headrace::floor
+
+#endif  // HEADRACE_BENCH_FLOOR_MACHINE_LIMITS_H_
