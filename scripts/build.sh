@@ -54,4 +54,9 @@ if [ ! -f $dir/build.ninja ] || [ "$(cat $dir/options 2>/dev/null)" != "${option
   }
   echo "${options[*]}" >$dir/options
 fi
-ninja -C $dir -j "$jobs" --quiet "$@"
+if [ -t 1 ]; then
+  ninja -C $dir -j "$jobs" "$@"
+else
+  echo "build: compiling in $dir"
+  ninja -C $dir -j "$jobs" --quiet "$@" | sed '/^ninja: no work to do/d'
+fi
