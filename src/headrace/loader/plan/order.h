@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,8 +13,14 @@
 
 namespace headrace::loader {
 
+// The version of the order function that this program computes: docs/formats/order.md.
+inline constexpr uint32_t kOrderVersion = 1;
+// A dataset may have at most this many samples, so that no sum of positions can overflow.
+inline constexpr uint64_t kMaxSamples = uint64_t{1} << 62;
+
 struct OrderOptions {
   uint64_t seed = 0;
+  // false: the samples in manifest order, in every epoch; lanes and window_shards are then 1.
   bool shuffle = true;
   // Number of lanes K, 1 to number of shards. 0 = the largest power of two that is at most
   // min(number of shards, 64).
@@ -25,54 +32,74 @@ struct OrderOptions {
 class EpochOrder;
 
 // The part of the order that is the same in every epoch: which shard belongs to which lane.
+// Cheap to copy: copies share one immutable table.
 class Order {
  public:
   // `shard_samples[s]` is the number of samples of shard s, in manifest order (may be 0);
-  // `version` is the dataset version (its hash text). kInvalidArgument when there is no sample or
-  // an option is out of bounds. O(shards log lanes) time, O(shards) memory.
+  // `version` is the dataset version (its hash text). kInvalidArgument when there is no sample,
+  // more than kMaxSamples, or an option is out of bounds (says the bound). O(shards log shards)
+  // time, O(shards) memory.
   static Result<Order> Create(std::span<const uint64_t> shard_samples, std::string_view version,
                               const OrderOptions& options);
 
-  const OrderOptions& options() const { return options_; }  // with the defaults filled in
-  uint64_t num_samples() const { return first_sample_.back(); }
-  size_t num_shards() const { return first_sample_.size() - 1; }
-  // Lane k's shards, in dealing order. Lanes are numbered by falling number of samples.
+  const OrderOptions& options() const;  // with the defaults filled in
+  uint64_t num_samples() const;
+  size_t num_shards() const;
+  // Lane k's shards, in dealing order. Lanes are numbered by falling number of samples. Valid as
+  // long as any copy of this Order.
   std::span<const uint32_t> LaneShards(uint32_t lane) const;
+  // Number of samples of a lane.
+  uint64_t LaneSamples(uint32_t lane) const;
   uint32_t num_lanes() const;
-  // The order of one epoch. O(shards) time and memory.
+  // Number of positions from the start during which every lane gives samples: K times the samples
+  // of the shortest lane. Up to there a rank whose world size divides K meets its own lanes only.
+  uint64_t EvenPositions() const;
+  // The order of one epoch. O(shards log shards) time, O(shards) memory.
   EpochOrder ForEpoch(uint64_t epoch) const;
-  // The shard that holds a sample, and the sample's number inside it. O(log shards).
+  // The shard that holds a sample (sample_id < num_samples()), and the sample's number inside it.
+  // O(log shards).
   struct Place {
     uint32_t shard;
     uint64_t index;
   };
   Place Locate(uint64_t sample_id) const;
-  // The substitute for a bad sample: a function of (version, seed, epoch, position, attempt), uniform
-  // over all samples. attempt counts from 0.
+  // The substitute for a bad sample: a function of (version, seed, epoch, position, attempt),
+  // uniform over all samples. attempt counts from 0.
   uint64_t Substitute(uint64_t epoch, uint64_t position, uint32_t attempt) const;
 
  private:
   friend class EpochOrder;
-  Order() = default;
-  OrderOptions options_;
-  uint64_t version_hash_ = 0;
-  std::vector<uint64_t> first_sample_;   // prefix sums, shards + 1
-  std::vector<uint32_t> lane_shards_;    // all lanes joined
-  std::vector<uint32_t> lane_begin_;     // lanes + 1, into lane_shards_
-  std::vector<uint64_t> lane_samples_;   // falling
-  std::vector<uint64_t> lane_breaks_;    // positions at which lanes end; see order.cc
+  struct Deal;  // the dealt lanes; order.cc
+  explicit Order(std::shared_ptr<const Deal> deal);
+  std::shared_ptr<const Deal> deal_;
 };
 
-// One epoch's permutation of the sample ids. Copyable; holds what it needs of the Order.
+// One epoch's permutation of the sample ids. Cheap to copy: copies share one immutable table, which
+// also keeps alive what it needs of the Order.
 class EpochOrder {
  public:
-  // The sample id (index in manifest order) at a position < num_samples(). O(log shards).
+  // The sample id (index in manifest order) at a position < num_samples(). O(log shards), no
+  // allocation.
   uint64_t SampleAt(uint64_t position) const;
   uint64_t num_samples() const;
   uint64_t epoch() const;
   // The lane that a position belongs to.
   uint32_t LaneAt(uint64_t position) const;
-  // private members: defined by the implementer
+
+  // A window is a run of shards of one lane whose samples are mixed with each other: while a lane
+  // is inside a window it touches these shards and no others. Windows are numbered from 0 in each
+  // lane, in the order in which the lane passes them. For who fetches or maps shards ahead.
+  uint32_t NumWindows(uint32_t lane) const;
+  // The shards of a window. Valid as long as any copy of this EpochOrder.
+  std::span<const uint32_t> WindowShards(uint32_t lane, uint32_t window) const;
+  // The window (of lane LaneAt(position)) that a position falls into.
+  uint32_t WindowAt(uint64_t position) const;
+
+ private:
+  friend class Order;
+  struct Tables;  // this epoch's arrangement of shards; order.cc
+  explicit EpochOrder(std::shared_ptr<const Tables> tables);
+  std::shared_ptr<const Tables> tables_;
 };
 
 }  // namespace headrace::loader
