@@ -1,7 +1,7 @@
 // The sidecar index of one shard: for each sample its key and its fields' place, length and CRC32C.
-// Memory-mapped; nothing is read until it is touched, and each 4 KiB chunk is checked against its
-// CRC32C at its first touch. docs/formats/index.md is the format. IndexReader is immutable and
-// thread-safe; IndexBuilder is for one thread.
+// Memory-mapped; nothing of the body is read until it is touched, and each 4 KiB chunk is checked
+// against its CRC32C at its first touch. docs/formats/index.md is the format. IndexReader is
+// immutable and thread-safe; IndexBuilder is for one thread.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "headrace/base/bytes.h"
@@ -28,11 +29,12 @@ enum class ShardKind : uint32_t {
 // relative to the dataset's folder (kFiles), or bytes inside the index (`in_index`).
 struct IndexField {
   uint32_t name = 0;                // place in IndexReader::field_names()
-  uint64_t offset = 0;              // kTar
+  uint64_t offset = 0;              // kTar; else 0
   uint64_t length = 0;              // bytes
   std::optional<uint32_t> crc32c;   // empty: not known when the index was made
   bool in_index = false;
   std::string_view value;           // in_index: the bytes; kFiles: the path
+  friend bool operator==(const IndexField&, const IndexField&) = default;
 };
 
 struct IndexSample {
@@ -40,20 +42,25 @@ struct IndexSample {
   std::vector<IndexField> fields;  // reused by Get: clear() keeps the capacity
 };
 
-// Ties an index to its shard: size and CRC32C of the first and last 4 KiB (0 for kFiles).
+// Ties an index to its shard: size and CRC32C of the first and last 4 KiB (all 0 for kFiles).
 struct ShardIdentity {
   uint64_t size_bytes = 0;
   uint32_t head_crc32c = 0;
   uint32_t tail_crc32c = 0;
   friend bool operator==(const ShardIdentity&, const ShardIdentity&) = default;
 };
+// Reads the first and last 4 KiB (less of a smaller file). Fails with the file's I/O faults.
 Result<ShardIdentity> IdentifyShard(const RandomAccessFile& file, const Context& ctx);
 
+// Collects samples in memory (about 60 bytes and the key for each) and makes an index of them.
 class IndexBuilder {
  public:
   explicit IndexBuilder(ShardKind kind);
   ~IndexBuilder();
-  // Samples are numbered in the order of these calls. A field's `name` is a text here.
+  IndexBuilder(IndexBuilder&&) noexcept;
+  IndexBuilder& operator=(IndexBuilder&&) noexcept;
+  // Samples are numbered in the order of these calls. A field's `name` is a text here. `length` and
+  // `crc32c` of an in_index field are those of its value, whatever is given.
   struct Field {
     std::string_view name;
     uint64_t offset = 0;
@@ -62,10 +69,19 @@ class IndexBuilder {
     bool in_index = false;
     std::string_view value;
   };
-  // kInvalidArgument: key longer than 65,535 bytes, more than 4,096 fields, two equal field names.
+  // kInvalidArgument: key longer than 65,535 bytes, more than 4,096 fields, two equal field names,
+  // a field name that is empty or longer than 65,535 bytes. kResourceExhausted: more than 65,536
+  // field names or 2^32 - 1 samples. No sample is added then.
   Status Add(std::string_view key, std::span<const Field> fields);
   uint64_t num_samples() const;
-  // Returns the whole file's bytes. Call once, last.
+  uint64_t num_fields() const;
+  // Two samples with equal keys (the smaller number first), if there are any. O(n log n) once.
+  std::optional<std::pair<uint64_t, uint64_t>> FindRepeatedKey();
+  // The key of an added sample, valid until the next Add.
+  std::string_view KeyOf(uint64_t sample) const;
+  // All field names seen, sorted by bytes.
+  std::vector<std::string> SortedFieldNames() const;
+  // Returns the whole file's bytes; equal calls give equal bytes. Call once, last.
   Result<std::string> Finish(const ShardIdentity& identity);
 
  private:
@@ -75,8 +91,9 @@ class IndexBuilder {
 
 class IndexReader {
  public:
-  // Checks the header only: O(1) whatever the size. `name` is used in messages.
-  //   kDataLoss            not an index, damaged header, shorter than its header says.
+  // Checks the header, the table of chunk checksums (a thousandth of the file) and the field names;
+  // no record is touched. `name` is used in messages.
+  //   kDataLoss            not an index, damaged header, shorter or longer than its header says.
   //   kFailedPrecondition  written by a newer version: says which and what to do.
   static Result<std::unique_ptr<IndexReader>> Open(std::unique_ptr<MappedFile> file,
                                                    std::string name);
@@ -85,20 +102,23 @@ class IndexReader {
 
   ShardKind kind() const;
   uint64_t num_samples() const;
-  const ShardIdentity& identity() const;
-  std::span<const std::string> field_names() const;
-  // CRC32C of the header, which covers the chunk checksums and so the whole file.
-  uint32_t header_crc32c() const;
-  // True when every field has a CRC32C.
-  bool fully_checksummed() const;
-  // Number of fields before sample i: the place of its first field in a side file of checksums.
-  // Fills `out`; views stay valid as long as this reader. kOutOfRange, kDataLoss (damaged chunk).
-  Status Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordinal = nullptr) const;
   // Total number of fields of all samples.
   uint64_t num_fields() const;
-  // The sample with this key: kNotFound. O(log samples).
+  const ShardIdentity& identity() const;
+  std::span<const std::string> field_names() const;
+  const std::string& name() const;
+  // CRC32C of the header, which covers the chunk checksums and so the whole file.
+  uint32_t header_crc32c() const;
+  // Number of fields whose CRC32C was not known when the index was made.
+  uint64_t num_unchecked_fields() const;
+  bool fully_checksummed() const { return num_unchecked_fields() == 0; }
+  // Fills `out`; views stay valid as long as this reader. `first_field_ordinal` gets the number of
+  // fields of all samples before i: the place of its first field in a side file of checksums.
+  // kOutOfRange, kDataLoss (damaged chunk or record). Allocates only when `out->fields` must grow.
+  Status Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordinal = nullptr) const;
+  // The first sample with this key: kNotFound. O(log samples).
   Result<uint64_t> Find(std::string_view key) const;
-  // Checks every chunk: what `verify` does.
+  // Checks every chunk and decodes every record: what `verify` does.
   Status VerifyAll() const;
 
  private:

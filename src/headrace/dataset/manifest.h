@@ -10,15 +10,18 @@
 #include <vector>
 
 #include "headrace/base/status.h"
+#include "headrace/env/file.h"
 
 namespace headrace::dataset {
 
 inline constexpr std::string_view kManifestName = "headrace.json";
 inline constexpr std::string_view kIndexSuffix = ".hridx";     // <shard>.hridx
 inline constexpr std::string_view kChecksumSuffix = ".hrsum";  // learned checksums, <shard>.hrsum
+// Where `headrace index` puts manifest and index of a folder or list that is read in place.
+inline constexpr std::string_view kInPlaceFolder = ".headrace";
 
 struct ManifestShard {
-  std::string name;          // relative to the manifest, never absolute, never with ".."
+  std::string name;          // relative to the manifest (or its base), see CheckRelativeName
   std::string index;         // file name of its index, relative to the manifest
   uint64_t samples = 0;
   uint64_t bytes = 0;        // size of the shard's file; 0 for files in place
@@ -32,18 +35,30 @@ struct Manifest {
   std::vector<std::string> fields;     // sorted
   std::vector<ManifestShard> shards;
   std::vector<std::string> classes;    // class names of a folder, in label order; may be empty
-  std::vector<std::string> parents;    // versions
-  std::string message;
+  // Folder that shard names (and the files of an in-place dataset) are relative to: absolute, or
+  // relative to the manifest's folder; empty = the manifest's folder. Not part of the version.
+  std::string base;
+  std::vector<std::string> parents;    // versions; not part of the version
+  std::string message;                 // not part of the version
   std::string created_by;              // "headrace 0.1.0": not part of the version
 
   // 64 hex digits: SHA-256 over kind, fields, classes and, per shard, name, samples, bytes, crc32c
   // and index checksum, in the canonical form of docs/formats/manifest.md.
   std::string ComputeVersion() const;
   uint64_t num_samples() const;
+  // The text of headrace.json. Names that are not printable UTF-8 are escaped (EscapeText).
   std::string ToJson() const;
-  // kDataLoss with the place when the text is no manifest or its version does not match its
-  // content; kFailedPrecondition when it was written by a newer program.
+  // Reads the text of a headrace.json called `file_name` in messages.
+  //   kDataLoss            no manifest, a member that is missing or wrong (says which), a name that
+  //                        CheckRelativeName refuses, or a version or checksum that does not match.
+  //   kFailedPrecondition  written by a newer program.
   static Result<Manifest> FromJson(std::string_view text, std::string_view file_name);
+  // Reads and parses the manifest at `path`. Also the file system's failures.
+  static Result<Manifest> Load(FileSystem* fs, const std::string& path);
 };
+
+// Accepts a name that stays inside its folder: not empty, not absolute, at most 4,096 bytes, no NUL,
+// and no part that is empty, "." or "..". kInvalidArgument says what is wrong.
+Status CheckRelativeName(std::string_view name);
 
 }  // namespace headrace::dataset

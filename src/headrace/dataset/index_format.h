@@ -1,0 +1,113 @@
+// The layout of an index file, shared by IndexBuilder and IndexReader only; docs/formats/index.md
+// says it in words. All numbers are little-endian. Constants and pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "headrace/base/bytes.h"
+
+namespace headrace::dataset::index_format {
+
+inline constexpr std::string_view kMagic("HRIDX\r\n\x1a", 8);
+inline constexpr uint32_t kVersion = 1;
+inline constexpr size_t kHeaderBytes = 4096;
+inline constexpr size_t kChunkBytes = 4096;
+
+// Places in the header.
+inline constexpr size_t kAtMagic = 0;
+inline constexpr size_t kAtVersion = 8;           // u32
+inline constexpr size_t kAtKind = 12;             // u32, ShardKind
+inline constexpr size_t kAtFileBytes = 16;        // u64
+inline constexpr size_t kAtNumSamples = 24;       // u64
+inline constexpr size_t kAtNumFields = 32;        // u64
+inline constexpr size_t kAtNumUnchecked = 40;     // u64, fields without a CRC32C
+inline constexpr size_t kAtShardBytes = 48;       // u64
+inline constexpr size_t kAtShardHead = 56;        // u32
+inline constexpr size_t kAtShardTail = 60;        // u32
+inline constexpr size_t kAtChunkTable = 64;       // u64, from the start of the file
+inline constexpr size_t kAtChunkTableCrc = 72;    // u32
+inline constexpr size_t kAtNumSections = 76;      // u32
+inline constexpr size_t kAtSections = 80;
+inline constexpr size_t kSectionBytes = 24;       // u32 type, u32 flags, u64 offset, u64 length
+inline constexpr size_t kAtHeaderCrc = kHeaderBytes - 4;  // u32 over the bytes before it
+inline constexpr size_t kMaxSections = (kAtHeaderCrc - kAtSections) / kSectionBytes;
+
+enum SectionType : uint32_t {
+  kFieldNames = 1,  // u32 count; for each: u16 length, bytes
+  kOffsets = 2,     // u64[samples + 1]: where each record starts in kRecords, and its end
+  kRecords = 3,
+  kKeyHashes = 4,   // {u32 CRC32C of the key, u32 sample}[samples], sorted
+};
+// A reader that does not know the section must refuse the file.
+inline constexpr uint32_t kSectionRequired = 1;
+
+// Bits of the byte before each field of a record.
+inline constexpr uint8_t kFieldHasCrc = 1;
+inline constexpr uint8_t kFieldInIndex = 2;
+
+inline constexpr size_t kMaxKeyBytes = 65535;
+inline constexpr size_t kMaxFieldsOfSample = 4096;
+inline constexpr size_t kMaxFieldNames = 65536;
+inline constexpr size_t kMaxFieldNameBytes = 65535;
+inline constexpr uint64_t kMaxSamples = UINT32_MAX;
+
+// Variable-length numbers: seven bits a byte, lowest first, high bit set on all but the last.
+inline void PutVarint(uint64_t value, std::string* out) {
+  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+  out->push_back(static_cast<char>(value));
+}
+// Signed numbers with small magnitude as small unsigned ones: 0, -1, 1, -2...
+inline uint64_t ZigZag(uint64_t delta) {
+  return delta << 1 ^ (0 - (delta >> 63));
+}
+inline uint64_t UnZigZag(uint64_t coded) { return coded >> 1 ^ (0 - (coded & 1)); }
+
+// Reads a record from its start; every read is checked against its end. After a failed read ok()
+// is false for ever and the values are 0.
+class RecordCursor {
+ public:
+  explicit RecordCursor(Bytes bytes) : p_(bytes.data()), end_(p_ + bytes.size()) {}
+  bool ok() const { return ok_; }
+  bool at_end() const { return p_ == end_; }
+  uint64_t Varint() {
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      if (p_ == end_) break;
+      uint64_t b = static_cast<uint64_t>(*p_++);
+      if (shift == 63 && b > 1) break;
+      value |= (b & 0x7f) << shift;
+      if (b < 0x80) return value;
+    }
+    return Fail();
+  }
+  uint8_t Byte() {
+    if (p_ == end_) return static_cast<uint8_t>(Fail());
+    return static_cast<uint8_t>(*p_++);
+  }
+  uint32_t Word() {
+    if (end_ - p_ < 4) return static_cast<uint32_t>(Fail());
+    p_ += 4;
+    return LoadLittle<uint32_t>(p_ - 4);
+  }
+  std::string_view Text(uint64_t length) {
+    if (static_cast<uint64_t>(end_ - p_) < length) return Fail(), std::string_view();
+    p_ += length;
+    return {reinterpret_cast<const char*>(p_ - length), static_cast<size_t>(length)};
+  }
+
+ private:
+  uint64_t Fail() {
+    ok_ = false;
+    p_ = end_;
+    return 0;
+  }
+  const std::byte* p_;
+  const std::byte* end_;
+  bool ok_ = true;
+};
+
+}  // namespace headrace::dataset::index_format
