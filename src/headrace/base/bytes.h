@@ -55,7 +55,8 @@ class AlignedBuffer {
 
   // Makes at least `bytes` usable. Returns false when memory cannot be had; the buffer is then
   // empty. The content is unspecified after growth.
-  bool Reserve(size_t bytes);
+  // With `exact` no room is added for later growth.
+  bool Reserve(size_t bytes, bool exact = false);
 
   std::byte* data() { return data_.get(); }
   const std::byte* data() const { return data_.get(); }

@@ -1,0 +1,43 @@
+"""Headrace feeds training jobs: exact sample order, exact resume, native threads.
+
+Five lines::
+
+    import headrace
+    from headrace import transforms as T
+
+    ds = headrace.open("photos.hr")
+    loader = ds.loader(batch_size=64, transforms={"jpg": T.imagenet_train(224), "cls": T.label()})
+    for batch in loader:
+        train(batch["jpg"], batch["cls"])
+"""
+
+from headrace import transforms
+from headrace._native import __version__
+from headrace.dataset import Dataset, open
+from headrace.errors import (
+    BudgetError,
+    CancelledError,
+    DataLossError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    StateError,
+)
+from headrace.loader import Loader
+from headrace.tensor import Tensor
+
+__all__ = [
+    "BudgetError",
+    "CancelledError",
+    "DataLossError",
+    "Dataset",
+    "HeadraceError",
+    "InvalidArgumentError",
+    "Loader",
+    "NotFoundError",
+    "StateError",
+    "Tensor",
+    "__version__",
+    "open",
+    "transforms",
+]

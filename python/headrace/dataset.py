@@ -1,0 +1,235 @@
+"""The map-style face of a dataset."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from headrace import _native
+from headrace.errors import NotFoundError, StateError
+
+if TYPE_CHECKING:
+    from headrace.loader import Loader
+
+Sample = dict[str, Any]
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    fields: Sequence[str] | None = None,
+    max_open_files: int = 256,
+    verify_checksums: bool = True,
+) -> Dataset:
+    """Open a dataset for reading.
+
+    Args:
+        path: a folder made by ``headrace pack`` or ``headrace index``; a tar file or a folder of tar
+            files; a folder with one sub-folder of files per class; a ``.csv`` or ``.jsonl`` list of
+            files.
+        fields: names of the fields that samples come with; None = all. What is not named is not
+            read.
+        max_open_files: data files held open at once.
+        verify_checksums: check the CRC32C of what is read.
+
+    Raises:
+        NotFoundError: nothing is there.
+        DataLossError: the manifest is damaged.
+        StateError: made by a newer version, or a shard is missing or of another size.
+    """
+    return Dataset(
+        os.fspath(path),
+        fields=fields,
+        max_open_files=max_open_files,
+        verify_checksums=verify_checksums,
+    )
+
+
+class Dataset(Sequence[Sample]):
+    """An immutable array of samples.
+
+    ``ds[3]`` and ``ds["key"]`` give a dict of field name to bytes, plus ``"__key__"``; ``ds[2:9]``
+    gives a view. Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and
+    spawn: a pickled Dataset is its path and settings, and a forked one opens its files anew.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        fields: Sequence[str] | None = None,
+        max_open_files: int = 256,
+        verify_checksums: bool = True,
+        version: str | None = None,
+    ) -> None:
+        self._path = path
+        self._fields = None if fields is None else list(fields)
+        self._max_open_files = max_open_files
+        self._verify_checksums = verify_checksums
+        self._open_native(version)
+        unknown = set(self._fields or []) - set(self._handle.fields)
+        if unknown:
+            raise NotFoundError(
+                f"no field {sorted(unknown)}; the dataset has: {', '.join(self._handle.fields)}",
+                shard=path,
+            )
+
+    def _open_native(self, version: str | None) -> None:
+        self._handle = _native.Dataset.open(self._path, self._max_open_files, self._verify_checksums)
+        self._fork_generation = _native.fork_generation()
+        self._version: str = self._handle.version
+        if version is not None and version != self._version:
+            raise StateError(
+                f"the dataset has changed since it was opened: it was version {version[:12]}, "
+                f"now it is {self._version[:12]}",
+                shard=self._path,
+            )
+
+    @property
+    def _native(self) -> _native.Dataset:
+        # In a forked child a lock of the parent's handle may be held by a thread that does not
+        # exist there, so the child opens its own.
+        if self._fork_generation != _native.fork_generation():
+            _leaked_handles.append(self._handle)
+            self._open_native(self._version)
+        return self._handle
+
+    @property
+    def path(self) -> str:
+        """The path it was opened from."""
+        return self._path
+
+    @property
+    def version(self) -> str:
+        """64 hex digits that name the content."""
+        return self._version
+
+    @property
+    def kind(self) -> str:
+        """``"tar"``, ``"folder"`` or ``"list"``."""
+        return self._handle.kind
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the fields that samples come with."""
+        return list(self._handle.fields) if self._fields is None else list(self._fields)
+
+    @property
+    def shards(self) -> list[tuple[str, int, int]]:
+        """Name, number of samples and size in bytes of each shard, in order."""
+        return self._handle.shards
+
+    def __len__(self) -> int:
+        return self._handle.num_samples
+
+    @overload
+    def __getitem__(self, index: int | str | bytes) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> DatasetView: ...
+    def __getitem__(self, index: int | str | bytes | slice) -> Sample | DatasetView:
+        """Return the sample with this number or key, or a view of a range.
+
+        Raises:
+            IndexError: no such number.
+            NotFoundError: no such key.
+            DataLossError: wrong checksum or short shard.
+        """
+        if isinstance(index, slice):
+            return DatasetView(self, range(*index.indices(len(self))))
+        if isinstance(index, (str, bytes)):
+            return self._read(self.index_of(index))
+        return self._read(_checked_index(index, len(self)))
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+        """Return several samples at once, as PyTorch's DataLoader asks for them."""
+        return [self[i] for i in indices]
+
+    def __iter__(self) -> Iterator[Sample]:
+        for i in range(len(self)):
+            yield self._read(i)
+
+    def __contains__(self, key: object) -> bool:
+        """Return whether a sample has this key (str or bytes)."""
+        if not isinstance(key, (str, bytes)):
+            return False
+        try:
+            self.index_of(key)
+        except NotFoundError:
+            return False
+        return True
+
+    def index_of(self, key: str | bytes) -> int:
+        """Return the number of the sample with this key. Raises NotFoundError."""
+        raw = key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
+        return self._native.find_key(raw)
+
+    def key(self, index: int) -> str:
+        """Return the key of a sample without reading its data."""
+        return self._native.key(_checked_index(index, len(self)))
+
+    def _read(self, index: int) -> Sample:
+        key, sample = self._native.read(index, self._fields or [])
+        sample["__key__"] = key
+        return sample
+
+    def loader(self, **settings: Any) -> Loader:
+        """Return a Loader over this dataset; see ``headrace.Loader`` for the settings."""
+        from headrace.loader import Loader
+
+        return Loader(self, **settings)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        settings = {
+            "fields": self._fields,
+            "max_open_files": self._max_open_files,
+            "verify_checksums": self._verify_checksums,
+            "version": self._version,
+        }
+        return (_reopen, (self._path, settings))
+
+    def __repr__(self) -> str:
+        return (
+            f"headrace.Dataset({self._path!r}, {len(self):,} samples, fields={self.fields}, "
+            f"version={self._version[:12]})"
+        )
+
+
+class DatasetView(Sequence[Sample]):
+    """A range of a Dataset, read when asked for."""
+
+    def __init__(self, dataset: Dataset, indices: range) -> None:
+        self._dataset = dataset
+        self._indices = indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> DatasetView: ...
+    def __getitem__(self, index: int | slice) -> Sample | DatasetView:
+        if isinstance(index, slice):
+            return DatasetView(self._dataset, self._indices[index])
+        return self._dataset[self._indices[_checked_index(index, len(self))]]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
+        """Return several samples at once, as PyTorch's DataLoader asks for them."""
+        return [self[i] for i in indices]
+
+
+# Handles of a parent process: destroying one in a child could wait for a lock for ever.
+_leaked_handles: list[_native.Dataset] = []
+
+
+def _reopen(path: str, settings: dict[str, Any]) -> Dataset:
+    return Dataset(path, **settings)
+
+
+def _checked_index(index: Any, length: int) -> int:
+    i = operator.index(index)
+    if not -length <= i < length:
+        raise IndexError(f"sample {i} of a dataset of {length}")
+    return i + length if i < 0 else i

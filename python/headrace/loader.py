@@ -1,0 +1,328 @@
+"""The loader: batches of a known order, made by native threads ahead of their use."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from headrace import _native, distributed
+from headrace.errors import HeadraceError, InvalidArgumentError, StateError
+from headrace.python_fields import PythonFields
+from headrace.tensor import Tensor, converter
+from headrace.transforms import NativeTransform, PythonTransform
+from headrace.units import parse_size
+
+if TYPE_CHECKING:
+    from headrace.dataset import Dataset
+
+Batch = dict[str, Any]
+TransformLike = NativeTransform | PythonTransform | Callable[[bytes], Any]
+
+# Next() waits this long at a time, so that Ctrl-C is seen at once.
+_WAIT_SECONDS = 0.1
+
+
+class Loader:
+    """An iterable of batches in an exact, reproducible order.
+
+    Each ``for batch in loader`` is one epoch: the first is epoch 0, then 1, and so on;
+    ``set_epoch`` and ``load_state_dict`` say otherwise. A batch is a dict: for each field with a
+    transform an array of shape [rows, ...], for each field without one a list of ``bytes`` (None
+    where a sample lacks it), and under ``"__key__"`` the list of keys. Arrays share memory with the
+    loader and may be kept; their memory is recycled after the last reference is gone.
+
+    Args:
+        dataset: what ``headrace.open`` returned.
+        batch_size: rows of a batch on this rank. Exactly one of this and ``global_batch_size``.
+        global_batch_size: rows of a batch over all ranks.
+        seed: of the order and of all random draws.
+        shuffle: False gives the samples in the dataset's order.
+        rank, world_size: default from ``torch.distributed``, else from the environment (torchrun,
+            MPI, Slurm), else 0 and 1.
+        tail: what happens to the samples after the last full global batch: ``drop``, ``pad`` (the
+            last batch is filled from the epoch's start; equal ``len()`` on all ranks) or ``uneven``
+            (the last batch is short and may be missing on some ranks; for evaluation).
+        threads: native worker threads; default: this process's processors / ranks on this node.
+        memory_bytes: limit for batches being filled or waiting, e.g. ``"256MiB"``. Batches in your
+            hands are not counted.
+        transforms: field name -> ``headrace.transforms`` object or Python function of bytes.
+        fields: fields of a batch; default: those of the dataset.
+        on_error: what a bad sample does: ``raise`` (HeadraceError names shard, offset, key, reason),
+            ``skip`` (the batch is shorter by it) or ``replace`` (a substitute drawn by a function of
+            seed, epoch and position). In each no other sample moves.
+        max_bad_samples, max_bad_rate: budgets of this run; passing one raises BudgetError. The rate
+            counts from 1,000 samples on.
+        quarantine: path of a JSONL file that gets a line for each bad sample.
+        lanes, window_shards: of the order, see docs/formats/order.md; 0 = by default.
+        device: ``"cuda"``, ``"cuda:1"``: the next batch is copied from page-locked memory on a side
+            stream while you compute. Needs PyTorch. Not verified on a GPU.
+        output: ``"torch"``, ``"numpy"``, ``"tensor"`` (headrace.Tensor, speaks DLPack), or
+            ``"auto"``: torch when it has been imported, else tensor.
+        verify_checksums: check the CRC32C of what is read.
+
+    Raises:
+        InvalidArgumentError: settings that make no sense.
+        NotFoundError: a field that the dataset does not have.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        seed: int = 0,
+        shuffle: bool = True,
+        rank: int | None = None,
+        world_size: int | None = None,
+        tail: str = "drop",
+        threads: int | None = None,
+        memory_bytes: int | str = "128MiB",
+        transforms: Mapping[str, TransformLike] | None = None,
+        fields: list[str] | None = None,
+        on_error: str = "raise",
+        max_bad_samples: int = 1000,
+        max_bad_rate: float = 0.01,
+        quarantine: str | os.PathLike[str] | None = None,
+        lanes: int = 0,
+        window_shards: int = 0,
+        device: Any = None,
+        output: str = "auto",
+        verify_checksums: bool = True,
+    ) -> None:
+        self.rank, self.world_size = distributed.rank_and_world(rank, world_size)
+        self.global_batch_size = _global_batch(batch_size, global_batch_size, self.world_size)
+        self._dataset = dataset
+        native, python = _split_transforms(transforms or {})
+        self._columns = _columns(dataset, native, python, fields)
+        options = {
+            "seed": _unsigned("seed", seed),
+            "shuffle": bool(shuffle),
+            "lanes": _unsigned("lanes", lanes),
+            "window_shards": _unsigned("window_shards", window_shards),
+            "global_batch_size": self.global_batch_size,
+            "world_size": self.world_size,
+            "rank": self.rank,
+            "tail": tail,
+            "threads": distributed.default_threads() if threads is None else int(threads),
+            "memory_bytes": parse_size(memory_bytes),
+            "on_error": on_error,
+            "max_bad_samples": _unsigned("max_bad_samples", max_bad_samples),
+            "max_bad_rate": float(max_bad_rate),
+            "quarantine": os.fspath(quarantine) if quarantine is not None else "",
+            "verify_checksums": bool(verify_checksums),
+            "columns": [
+                (name, native[name].to_json() if name in native else "", required)
+                for name, required in self._columns
+            ],
+        }
+        self._native = _native.Loader.create(dataset._native, options)
+        self._native_transforms = native
+        self._python = PythonFields(python, on_error, seed) if python else None
+        self._convert = converter("torch" if device is not None else output)
+        self._copier: Any = None
+        if device is not None:
+            from headrace.device import DeviceCopier
+
+            self._copier = DeviceCopier(device)
+        self._next_epoch = 0
+        self._start: tuple[int, int] | None = None
+        self._undelivered_state: str | None = None
+        self._iterator: weakref.ref[_EpochIterator] | None = None
+        _live_loaders.add(self)
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch on this rank."""
+        return self._native.num_batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Begin the next epoch, or go on where ``load_state_dict`` says.
+
+        One iterator is live at a time: a new one ends the old one.
+        """
+        epoch, position = self._start if self._start is not None else (self._next_epoch, 0)
+        self._native.begin(epoch, position)
+        self._start = None
+        self._undelivered_state = None
+        self._next_epoch = epoch + 1
+        iterator = _EpochIterator(self)
+        self._iterator = weakref.ref(iterator)
+        if self._copier is not None:
+            return self._copier.iterate(iterator, self)
+        return iterator
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next iteration epoch ``epoch``, from its start."""
+        self._start = (_unsigned("epoch", epoch), 0)
+        self._undelivered_state = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the run stands: behind the last batch that was given.
+
+        A few integers and the dataset version; the same on every rank, so one rank may save it for
+        all, and any world size may load it.
+        """
+        if self._undelivered_state is not None:
+            state: dict[str, Any] = json.loads(self._undelivered_state)
+            return state
+        state = json.loads(self._copier.state if self._copier and self._copier.state else
+                           self._native.state_json())
+        if self._start is not None:
+            state["epoch"], state["next_position"] = self._start
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Make the next iteration go on from ``state``.
+
+        Raises:
+            StateError: the state is of another dataset version or other settings; says which.
+        """
+        text = json.dumps(dict(state))
+        epoch, position = self._native.check_state(text)
+        self._start = (epoch, position)
+        self._undelivered_state = text
+
+    def stats(self) -> dict[str, Any]:
+        """Return what the loader did so far.
+
+        ``stages`` has busy and wait seconds, bytes, counts, p50 and p99 of each stage;
+        ``input_stall`` is the share of time that the consumer waited for a batch, and ``au`` (1 -
+        that) the accelerator utilization as MLPerf Storage defines it: compute time / total time.
+        """
+        stats: dict[str, Any] = self._native.stats()
+        total = stats["wait_seconds"] + stats["step_seconds"]
+        stats["input_stall"] = stats["wait_seconds"] / total if total > 0 else 0.0
+        stats["au"] = 1.0 - stats["input_stall"]
+        return stats
+
+    def close(self) -> None:
+        """Stop the threads and free the memory. Batches that were given stay valid."""
+        self._native.close()
+
+    def __enter__(self) -> Loader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        raise StateError(
+            "a Loader cannot be pickled: pickle the Dataset and make the loader where it runs"
+        )
+
+    def _next_batch(self) -> Batch | None:
+        while (native := self._native.next(_WAIT_SECONDS)) is False:
+            pass  # back in Python: signals are handled here
+        return None if native is None else self._assemble(native)
+
+    def _assemble(self, native: _native.Batch) -> Batch:
+        raw: dict[str, list[bytes | None]] = {}
+        value = 0
+        for name, _ in self._columns:
+            if name not in self._native_transforms:
+                raw[name] = native.values(value)
+                value += 1
+        made = self._python.apply(self._native, native, raw) if self._python else raw
+        batch: Batch = {}
+        for column, (name, _) in enumerate(self._columns):
+            transform = self._native_transforms.get(name)
+            if transform is None:
+                batch[name] = made[name]
+            else:
+                batch[name] = self._convert(Tensor(native.tensor(column), transform.dtype))
+        batch["__key__"] = native.keys()
+        return batch
+
+
+class _EpochIterator(Iterator[Batch]):
+    """One pass over an epoch."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._done = False
+
+    def __iter__(self) -> _EpochIterator:
+        return self
+
+    def __next__(self) -> Batch:
+        if self._done:
+            raise StopIteration
+        current = self._loader._iterator
+        if current is None or current() is not self:
+            self._done = True
+            raise StateError("this iterator ended when a newer one of its loader began")
+        batch = self._loader._next_batch()
+        if batch is None:
+            self._done = True
+            raise StopIteration
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+
+_live_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for loader in list(_live_loaders):
+        try:
+            loader.close()
+        except HeadraceError:
+            pass  # the interpreter is going down; there is no one to tell
+
+
+def _global_batch(batch_size: int | None, global_batch_size: int | None, world: int) -> int:
+    if (batch_size is None) == (global_batch_size is None):
+        raise InvalidArgumentError(
+            "give exactly one of batch_size (rows on this rank) and global_batch_size (rows over "
+            "all ranks)"
+        )
+    total = batch_size * world if batch_size is not None else global_batch_size
+    if total is None or total < 1:
+        raise InvalidArgumentError(f"the batch size must be at least 1, found {total}")
+    return total
+
+
+def _split_transforms(
+    transforms: Mapping[str, TransformLike],
+) -> tuple[dict[str, NativeTransform], dict[str, PythonTransform]]:
+    native: dict[str, NativeTransform] = {}
+    python: dict[str, PythonTransform] = {}
+    for name, transform in transforms.items():
+        if isinstance(transform, NativeTransform):
+            native[name] = transform
+        elif isinstance(transform, PythonTransform):
+            python[name] = transform
+        elif callable(transform):
+            python[name] = PythonTransform(transform)
+        else:
+            raise InvalidArgumentError(
+                f"transforms[{name!r}]: expected a headrace.transforms object or a function, found "
+                f"{type(transform).__name__}"
+            )
+    return native, python
+
+
+def _columns(
+    dataset: Dataset,
+    native: Mapping[str, NativeTransform],
+    python: Mapping[str, PythonTransform],
+    fields: list[str] | None,
+) -> list[tuple[str, bool]]:
+    """Return (field, required) for each field of a batch."""
+    names = list(dataset.fields if fields is None else fields)
+    names += [name for name in (*native, *python) if name not in names]
+    asked = set(native) | set(python) | set(fields or [])
+    return [(name, name in asked) for name in names]
+
+
+def _unsigned(name: str, value: int) -> int:
+    if not 0 <= value < 1 << 64:
+        raise InvalidArgumentError(f"{name}: expected 0 to 2**64 - 1, found {value}")
+    return int(value)

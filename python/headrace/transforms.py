@@ -1,0 +1,208 @@
+"""Transforms are declared here and run natively, fused into one pass.
+
+A transform is a description: it pickles, compares and prints, and the native core compiles it. The
+random draws of a sample are a function of (seed, epoch, sample number), so pixels do not depend on
+threads, world size or resume point. ``docs/guide/transforms.md`` states every draw.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace import _native
+from headrace.tensor import Tensor
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+Op = dict[str, Any]
+
+
+class NativeTransform:
+    """A transform that runs in the native core.
+
+    Call it with bytes to try it on one field: ``t(data, seed=0, epoch=0, sample_id=7)`` gives the
+    same ``headrace.Tensor`` that a loader with that seed puts into its batch.
+    """
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self._description = description
+        self._compiled = _native.Transform.create(self.to_json())
+
+    def to_json(self) -> str:
+        """Return the description as JSON text."""
+        return json.dumps(self._description, sort_keys=True)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample's result."""
+        return tuple(self._compiled.shape)
+
+    @property
+    def dtype(self) -> str:
+        """Element type of the result."""
+        return self._compiled.dtype
+
+    def __call__(self, data: bytes, *, seed: int = 0, epoch: int = 0, sample_id: int = 0) -> Tensor:
+        """Transform one field's bytes. Raises DataLossError for what cannot be decoded."""
+        return Tensor(self._compiled.apply(data, seed, epoch, sample_id), self.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NativeTransform) and self._description == other._description
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (NativeTransform, (self._description,))
+
+    def __repr__(self) -> str:
+        return f"headrace.transforms.NativeTransform({self.to_json()})"
+
+
+@dataclass(frozen=True)
+class PythonTransform:
+    """A Python function applied to the bytes of a field, in the consumer's thread.
+
+    Attributes:
+        function: takes the field's bytes (and, if ``seeded``, a ``random.Random`` whose state is a
+            function of seed, epoch and sample number); returns a tensor, array or any object.
+        seeded: whether ``function`` gets a generator.
+    """
+
+    function: Callable[..., Any]
+    seeded: bool = False
+
+
+def image(
+    ops: Sequence[Op],
+    *,
+    dtype: str = "float32",
+    layout: str = "NCHW",
+    channels: int = 3,
+    max_pixels: int = 178_956_970,
+) -> NativeTransform:
+    """Decode a JPEG or PNG and apply ``ops`` in order.
+
+    Args:
+        ops: results of the functions below, e.g. ``[random_resized_crop(224), normalize()]``.
+        dtype: ``uint8`` (0..255), ``float16``, ``bfloat16`` or ``float32`` (normalized, or 0..1
+            without ``normalize``).
+        layout: ``NCHW`` or ``NHWC``.
+        channels: 3 (grey is expanded, alpha dropped) or 1 (luma).
+        max_pixels: larger images are refused before anything is allocated.
+
+    Raises:
+        InvalidArgumentError: ops that make no sense together.
+    """
+    return NativeTransform(
+        {
+            "type": "image",
+            "ops": list(ops),
+            "dtype": dtype,
+            "layout": layout,
+            "channels": channels,
+            "max_pixels": max_pixels,
+        }
+    )
+
+
+def random_resized_crop(
+    size: int | Sequence[int],
+    scale: Sequence[float] = (0.08, 1.0),
+    ratio: Sequence[float] = (3 / 4, 4 / 3),
+) -> Op:
+    """Crop a random area of a random aspect ratio and resize it to ``size`` (h, w)."""
+    return {
+        "op": "random_resized_crop",
+        "size": _size(size),
+        "scale": list(scale),
+        "ratio": list(ratio),
+    }
+
+
+def resize(size: int | Sequence[int]) -> Op:
+    """Resize to (h, w), or so that the short side is ``size``; bilinear with antialiasing."""
+    if isinstance(size, int):
+        return {"op": "resize", "short_side": size}
+    return {"op": "resize", "size": _size(size)}
+
+
+def center_crop(size: int | Sequence[int]) -> Op:
+    """Cut (h, w) out of the middle."""
+    return {"op": "center_crop", "size": _size(size)}
+
+
+def random_horizontal_flip(p: float = 0.5) -> Op:
+    """Mirror left to right with probability ``p``."""
+    return {"op": "random_horizontal_flip", "p": p}
+
+
+def normalize(
+    mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
+) -> Op:
+    """Subtract ``mean`` and divide by ``std`` (of values scaled to 0..1), one number a channel."""
+    return {"op": "normalize", "mean": list(mean), "std": list(std)}
+
+
+def imagenet_train(
+    size: int | Sequence[int] = 224, *, dtype: str = "float32", layout: str = "NCHW"
+) -> NativeTransform:
+    """Random resized crop, flip, and (for float types) ImageNet normalization.
+
+    The result has shape [3, size, size] (NCHW) or [size, size, 3] (NHWC) for each sample.
+    """
+    ops = [random_resized_crop(size), random_horizontal_flip()]
+    return image(ops + _normalize_floats(dtype), dtype=dtype, layout=layout)
+
+
+def imagenet_eval(
+    size: int | Sequence[int] = 224,
+    *,
+    short_side: int = 256,
+    dtype: str = "float32",
+    layout: str = "NCHW",
+) -> NativeTransform:
+    """Resize the short side, cut the middle out, and (for float types) normalize."""
+    ops = [resize(short_side), center_crop(size)]
+    return image(ops + _normalize_floats(dtype), dtype=dtype, layout=layout)
+
+
+def label(
+    *,
+    dtype: str = "int64",
+    shape: Sequence[int] = (),
+    format: str = "auto",
+    path: str = "",
+) -> NativeTransform:
+    """Read a number or an array of fixed shape from text, JSON or ``.npy`` bytes.
+
+    Args:
+        dtype: of the result; a value that does not fit is an error, never rounded or wrapped.
+        shape: of one sample's result; () = one number.
+        format: ``text``, ``json``, ``npy``, or ``auto`` (by content).
+        path: JSON pointer to the value, e.g. ``"/annotation/class"``; JSON only.
+    """
+    return NativeTransform(
+        {"type": "label", "dtype": dtype, "shape": list(shape), "format": format, "path": path}
+    )
+
+
+def python(function: Callable[..., Any], *, seeded: bool = False) -> PythonTransform:
+    """Use a Python function for a field: the escape hatch. Costs only those who use it.
+
+    It runs in the thread that iterates over the loader. With ``seeded=True`` it is called as
+    ``function(data, rng)``; draw from ``rng`` only, and results stay reproducible.
+    """
+    return PythonTransform(function, seeded)
+
+
+def _normalize_floats(dtype: str) -> list[Op]:
+    return [] if dtype == "uint8" else [normalize()]
+
+
+def _size(size: int | Sequence[int]) -> list[int]:
+    return [size, size] if isinstance(size, int) else list(size)

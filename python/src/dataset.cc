@@ -1,0 +1,90 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "errors.h"
+#include "headrace/loader/sample_access.h"
+
+namespace nb = nanobind;
+using headrace::loader::SampleAccess;
+
+namespace headrace::python {
+
+namespace {
+
+nb::bytes ToBytes(Bytes data) {
+  return nb::bytes(reinterpret_cast<const char*>(data.data()), data.size());
+}
+
+nb::tuple Read(const SampleAccess& access, uint64_t id, const std::vector<std::string>& wanted) {
+  SampleAccess::Sample sample;
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    status = access.Read(id, wanted, Context(), &sample);
+  }
+  Check(status);
+  nb::dict fields;
+  for (const auto& [name, data] : sample.fields) fields[nb::str(name.c_str())] = ToBytes(data);
+  return nb::make_tuple(KeyToStr(sample.view.key), fields);
+}
+
+}  // namespace
+
+void BindDataset(nb::module_& m) {
+  nb::class_<SampleAccess>(m, "Dataset", "Random access to the samples of a dataset. Thread-safe.")
+      .def_static(
+          "open",
+          [](const std::string& path, uint32_t max_open_files, bool verify) {
+            nb::gil_scoped_release released;
+            auto access = SampleAccess::Open(path, max_open_files, verify);
+            nb::gil_scoped_acquire acquired;
+            return Unwrap(std::move(access)).release();
+          },
+          nb::arg("path"), nb::arg("max_open_files"), nb::arg("verify_checksums"),
+          nb::rv_policy::take_ownership)
+      .def_prop_ro("version", [](const SampleAccess& a) { return a.dataset()->version(); })
+      .def_prop_ro("kind", [](const SampleAccess& a) { return std::string(a.dataset()->kind()); })
+      .def_prop_ro("num_samples", [](const SampleAccess& a) { return a.dataset()->num_samples(); })
+      .def_prop_ro("fields",
+                   [](const SampleAccess& a) {
+                     auto fields = a.dataset()->fields();
+                     return std::vector<std::string>(fields.begin(), fields.end());
+                   })
+      .def_prop_ro("shards",
+                   [](const SampleAccess& a) {
+                     nb::list shards;
+                     for (const auto& shard : a.dataset()->shards())
+                       shards.append(nb::make_tuple(KeyToStr(shard.name), shard.num_samples,
+                                                    shard.size_bytes));
+                     return shards;
+                   })
+      .def(
+          "find_key",
+          [](const SampleAccess& a, nb::bytes key) {
+            std::string text(key.c_str(), key.size());
+            nb::gil_scoped_release released;
+            auto found = a.dataset()->FindKey(text);
+            nb::gil_scoped_acquire acquired;
+            return Unwrap(std::move(found));
+          },
+          nb::arg("key"))
+      .def(
+          "key",
+          [](const SampleAccess& a, uint64_t id) {
+            std::string key;
+            Status status;
+            {
+              nb::gil_scoped_release released;
+              status = a.Key(id, &key);
+            }
+            Check(status);
+            return KeyToStr(key);
+          },
+          nb::arg("id"))
+      .def("read", &Read, nb::arg("id"), nb::arg("fields"));
+}
+
+}  // namespace headrace::python

@@ -1,0 +1,235 @@
+#include "headrace/loader/loader.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings.h"
+#include "errors.h"
+#include "headrace/loader/sample_access.h"
+#include "tensor.h"
+
+namespace nb = nanobind;
+
+namespace headrace::python {
+
+namespace {
+
+using loader::Batch;
+using loader::Loader;
+using loader::LoaderOptions;
+using loader::LoaderState;
+
+struct NativeBatch {
+  std::shared_ptr<Batch> batch;
+  const Loader* loader;  // columns() only; kept alive by the Python loader that made the batch
+};
+
+// A Loader whose destruction joins threads, which must not happen under the GIL.
+struct NativeLoader {
+  std::unique_ptr<Loader> loader;
+  ~NativeLoader() {
+    nb::gil_scoped_release released;
+    loader.reset();
+  }
+};
+
+template <typename T>
+T Get(const nb::dict& options, const char* name) {
+  return nb::cast<T>(options[name]);
+}
+
+LoaderOptions ReadOptions(const nb::dict& options) {
+  LoaderOptions out;
+  out.order.seed = Get<uint64_t>(options, "seed");
+  out.order.shuffle = Get<bool>(options, "shuffle");
+  out.order.lanes = Get<uint32_t>(options, "lanes");
+  out.order.window_shards = Get<uint32_t>(options, "window_shards");
+  out.global_batch = Get<uint64_t>(options, "global_batch_size");
+  out.world_size = Get<uint32_t>(options, "world_size");
+  out.rank = Get<uint32_t>(options, "rank");
+  out.tail = Unwrap(loader::ParseTail(Get<std::string>(options, "tail")));
+  out.threads = Get<int>(options, "threads");
+  out.memory_bytes = Get<uint64_t>(options, "memory_bytes");
+  out.on_error = Unwrap(loader::ParseOnError(Get<std::string>(options, "on_error")));
+  out.max_bad_samples = Get<uint64_t>(options, "max_bad_samples");
+  out.max_bad_rate = Get<double>(options, "max_bad_rate");
+  out.quarantine_path = Get<std::string>(options, "quarantine");
+  out.verify_checksums = Get<bool>(options, "verify_checksums");
+  for (nb::handle column : nb::cast<nb::list>(options["columns"])) {
+    auto parts = nb::cast<nb::tuple>(column);
+    out.columns.push_back({nb::cast<std::string>(parts[0]), nb::cast<std::string>(parts[1]),
+                           nb::cast<bool>(parts[2])});
+  }
+  return out;
+}
+
+NativeLoader* Create(const loader::SampleAccess& access, const nb::dict& options) {
+  LoaderOptions native = ReadOptions(options);
+  Result<std::unique_ptr<Loader>> made = [&] {
+    nb::gil_scoped_release released;
+    return Loader::Create(access.dataset(), std::move(native));
+  }();
+  return new NativeLoader{Unwrap(std::move(made))};
+}
+
+nb::object Next(NativeLoader& self, double timeout_s) {
+  Context ctx;
+  ctx.deadline = Context::Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(timeout_s * 1e9));
+  Result<std::shared_ptr<Batch>> batch = [&] {
+    nb::gil_scoped_release released;
+    return self.loader->Next(ctx);
+  }();
+  if (!batch.ok() && batch.status().code() == Code::kDeadlineExceeded) return nb::bool_(false);
+  std::shared_ptr<Batch> value = Unwrap(std::move(batch));
+  if (!value) return nb::none();
+  return nb::cast(NativeBatch{std::move(value), self.loader.get()});
+}
+
+nb::list Keys(const NativeBatch& self) {
+  nb::list keys;
+  for (uint64_t r = 0; r < self.batch->num_rows; ++r)
+    keys.append(KeyToStr(self.batch->rows[r].key));
+  return keys;
+}
+
+nb::list Values(const NativeBatch& self, size_t value) {
+  nb::list values;
+  for (uint64_t r = 0; r < self.batch->num_rows; ++r) {
+    Bytes data = self.batch->rows[r].values.at(value);
+    if (data.data() == nullptr)
+      values.append(nb::none());
+    else
+      values.append(nb::bytes(reinterpret_cast<const char*>(data.data()), data.size()));
+  }
+  return values;
+}
+
+Array Tensor(const NativeBatch& self, size_t column) {
+  const codec::TensorSpec& spec = self.loader->columns().at(column).transform->output();
+  nb::capsule owner(new std::shared_ptr<Batch>(self.batch), [](void* p) noexcept {
+    delete static_cast<std::shared_ptr<Batch>*>(p);
+  });
+  return MakeArray(self.batch->TensorData(column), static_cast<int64_t>(self.batch->num_rows), spec,
+                   owner);
+}
+
+nb::dict StageDict(const StageTotals& totals) {
+  nb::dict stage;
+  stage["busy_seconds"] = static_cast<double>(totals.busy_ns) * 1e-9;
+  stage["wait_seconds"] = static_cast<double>(totals.wait_ns) * 1e-9;
+  stage["bytes"] = totals.bytes;
+  stage["count"] = totals.count;
+  stage["p50_seconds"] = static_cast<double>(totals.Percentile(0.5)) * 1e-9;
+  stage["p99_seconds"] = static_cast<double>(totals.Percentile(0.99)) * 1e-9;
+  return stage;
+}
+
+nb::dict Stats(const NativeLoader& self) {
+  loader::LoaderStats stats = [&] {
+    nb::gil_scoped_release released;
+    return self.loader->stats();
+  }();
+  nb::dict stages;
+  for (size_t i = 0; i < kNumStages; ++i) {
+    const StageTotals& totals = stats.stages[i];
+    if (totals.count == 0 && totals.wait_ns == 0) continue;
+    std::string name(StageName(static_cast<Stage>(i)));
+    stages[name.c_str()] = StageDict(totals);
+  }
+  nb::dict out;
+  out["stages"] = stages;
+  out["delivered_batches"] = stats.delivered_batches;
+  out["delivered_samples"] = stats.delivered_samples;
+  out["bad_samples"] = stats.bad_samples;
+  out["wait_seconds"] = static_cast<double>(stats.wait_ns) * 1e-9;
+  out["step_seconds"] = static_cast<double>(stats.step_ns) * 1e-9;
+  out["first_batch_seconds"] = static_cast<double>(stats.first_batch_ns) * 1e-9;
+  out["memory_bytes"] = stats.memory_bytes;
+  out["peak_memory_bytes"] = stats.peak_memory_bytes;
+  out["ready_batches"] = stats.ready_batches;
+  return out;
+}
+
+void BindBatch(nb::module_& m) {
+  nb::class_<NativeBatch>(m, "Batch")
+      .def_prop_ro("num_rows", [](const NativeBatch& b) { return b.batch->num_rows; })
+      .def_prop_ro("epoch", [](const NativeBatch& b) { return b.batch->epoch; })
+      .def_prop_ro("index", [](const NativeBatch& b) { return b.batch->index; })
+      .def("ids",
+           [](const NativeBatch& b) {
+             std::vector<uint64_t> ids;
+             for (uint64_t r = 0; r < b.batch->num_rows; ++r)
+               ids.push_back(b.batch->rows[r].sample_id);
+             return ids;
+           })
+      .def("keys", &Keys)
+      .def("values", &Values, nb::arg("value"))
+      .def("tensor", &Tensor, nb::arg("column"))
+      .def("tensor_memory", [](const NativeBatch& b, size_t column) {
+        return reinterpret_cast<uintptr_t>(b.batch->TensorData(column));
+      });
+}
+
+}  // namespace
+
+void BindLoader(nb::module_& m) {
+  BindBatch(m);
+  nb::class_<NativeLoader>(m, "Loader")
+      .def_static("create", &Create, nb::arg("dataset"), nb::arg("options"),
+                  nb::rv_policy::take_ownership)
+      .def_prop_ro("num_batches", [](const NativeLoader& l) { return l.loader->plan().num_batches(); })
+      .def_prop_ro("max_rows", [](const NativeLoader& l) { return l.loader->plan().MaxRows(); })
+      .def_prop_ro("lanes", [](const NativeLoader& l) { return l.loader->options().order.lanes; })
+      .def("begin",
+           [](NativeLoader& l, uint64_t epoch, uint64_t position) {
+             Status status = [&] {
+               nb::gil_scoped_release released;
+               return l.loader->Begin(epoch, position);
+             }();
+             Check(status);
+           },
+           nb::arg("epoch"), nb::arg("position"))
+      .def("next", &Next, nb::arg("timeout_seconds"),
+           "The next batch, None at the end of the epoch, False when the time is over.")
+      .def("state_json", [](const NativeLoader& l) { return l.loader->state().ToJson(); })
+      .def("check_state",
+           [](const NativeLoader& l, const std::string& json) {
+             LoaderState state = Unwrap(LoaderState::FromJson(json));
+             Check(state.CheckFits(l.loader->state()));
+             return nb::make_tuple(state.epoch, state.next_position);
+           },
+           nb::arg("json"))
+      .def("substitute",
+           [](NativeLoader& l, NativeBatch& b, uint64_t row, const std::string& reason,
+              const std::string& field) {
+             Status bad = Status(Code::kInvalidArgument, reason)
+                              .At({"", std::nullopt, b.batch->rows.at(row).key, field});
+             Status status = [&] {
+               nb::gil_scoped_release released;
+               return l.loader->LoadSubstitute(b.batch.get(), row, std::move(bad), Context());
+             }();
+             Check(status);
+           })
+      .def("book_skipped",
+           [](NativeLoader& l, NativeBatch& b, uint64_t row, const std::string& reason,
+              const std::string& field) {
+             Check(l.loader->BookSkipped(
+                 *b.batch, row,
+                 Status(Code::kInvalidArgument, reason)
+                     .At({"", std::nullopt, b.batch->rows.at(row).key, field})));
+           })
+      .def("drop_rows",
+           [](NativeLoader&, NativeBatch& b, const std::vector<uint64_t>& rows) {
+             for (uint64_t r : rows) b.batch->rows.at(r).state = loader::BatchRow::State::kSkipped;
+             b.batch->DropEmptyRows();
+           })
+      .def("stats", &Stats)
+      .def("close", [](NativeLoader& l) {
+        nb::gil_scoped_release released;
+        l.loader->Close();
+      });
+}
+
+}  // namespace headrace::python

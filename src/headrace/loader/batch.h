@@ -1,0 +1,100 @@
+// One batch in memory: columns of equal row count, some of fixed shape (tensors), some of bytes.
+// A Batch is filled by the loader's threads, then handed to one consumer who only reads it. Its
+// memory goes back to the BatchPool when the last shared_ptr is gone, whichever thread that is in,
+// also after the loader itself is gone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/base/bytes.h"
+#include "headrace/base/mutex.h"
+#include "headrace/base/status.h"
+#include "headrace/codec/transform.h"
+#include "headrace/loader/bad_samples.h"
+
+namespace headrace::loader {
+
+// What one column of every batch looks like.
+struct ColumnSpec {
+  std::string field;
+  // Null: the field's bytes as they are. Else the fixed-shape result of this transform.
+  std::shared_ptr<const codec::Transform> transform;
+};
+
+// One row while it is filled and after.
+struct BatchRow {
+  enum class State : uint8_t { kEmpty, kLoaded, kSkipped, kFailed };
+  State state = State::kEmpty;
+  uint64_t position = 0;   // in the epoch's stream
+  uint64_t sample_id = 0;  // of the sample that is really in the row (a substitute's, if replaced)
+  uint32_t attempts = 0;   // substitutes tried so far
+  std::string key;         // bytes
+  std::vector<Bytes> values;            // one per bytes column; data() null = the sample lacks it
+  std::vector<uint64_t> value_offsets;  // planned place of each value in the arena
+  std::vector<uint64_t> value_sizes;    // planned size of each value
+  AlignedBuffer overflow;               // values of a substitute, which has other sizes than planned
+};
+
+class Batch {
+ public:
+  explicit Batch(const std::vector<ColumnSpec>& columns, uint64_t max_rows);
+
+  uint64_t epoch = 0;
+  uint64_t index = 0;  // of the global batch in its epoch
+  std::vector<BatchRow> rows;          // max_rows; the first num_rows are in use
+  uint64_t num_rows = 0;
+  std::vector<BadSample> bad_samples;  // in row order once delivered
+  Status error;                        // of the first failed row
+
+  // Memory of a tensor column: max_rows x bytes of one row, rows contiguous, 64-byte aligned.
+  // Null for a bytes column.
+  std::byte* TensorData(size_t column) const { return tensors_[column]; }
+  MutableBytes TensorRow(size_t column, uint64_t row) const;
+
+  // Makes room for the bytes columns' values of the whole batch. False without memory.
+  bool ReserveArena(uint64_t bytes) { return arena_.Reserve(bytes); }
+  std::byte* arena() { return arena_.data(); }
+  // Bytes of memory held.
+  uint64_t memory_bytes() const { return tensor_bytes_ + arena_.capacity(); }
+
+  // Moves the loaded rows together, so that they are rows 0 .. n-1, and sets num_rows to n.
+  void DropEmptyRows();
+  // Forgets the content, keeps the memory.
+  void Clear();
+
+ private:
+  std::vector<uint64_t> row_bytes_;   // per column, 0 = bytes column
+  std::vector<std::byte*> tensors_;   // per column, into tensor_memory_
+  AlignedBuffer tensor_memory_;
+  uint64_t tensor_bytes_ = 0;
+  AlignedBuffer arena_;
+};
+
+// Keeps the memory of batches between uses. Thread-safe. Owned together by the loader and every
+// batch in the consumer's hands.
+class BatchPool : public std::enable_shared_from_this<BatchPool> {
+ public:
+  BatchPool(std::vector<ColumnSpec> columns, uint64_t max_rows, size_t max_idle)
+      : columns_(std::move(columns)), max_rows_(max_rows), max_idle_(max_idle) {}
+
+  // A cleared batch. kResourceExhausted when there is no memory for it.
+  Result<std::shared_ptr<Batch>> Take() HR_EXCLUDES(mu_);
+  // Frees the batches that nobody uses, now and in future.
+  void Shrink() HR_EXCLUDES(mu_);
+  // Bytes of the idle batches.
+  uint64_t idle_bytes() const HR_EXCLUDES(mu_);
+
+ private:
+  void Give(std::unique_ptr<Batch> batch) HR_EXCLUDES(mu_);
+
+  const std::vector<ColumnSpec> columns_;
+  const uint64_t max_rows_;
+  mutable Mutex mu_;  // leaf; no I/O under it
+  size_t max_idle_ HR_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<Batch>> idle_ HR_GUARDED_BY(mu_);
+};
+
+}  // namespace headrace::loader

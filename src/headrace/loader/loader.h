@@ -1,0 +1,97 @@
+// The loader: native threads that read, check, decode and transform the samples of a known order
+// into batches ahead of their use, and hand them over in order.
+//
+// One consumer thread calls Begin, Next, state and LoadSubstitute; stats() and Close() may be called
+// from any thread. No Python, no worker process, no metadata per sample. After a fork the object
+// does not work in the child: every call there says so, and destroying it there is harmless.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/base/context.h"
+#include "headrace/base/stage_timer.h"
+#include "headrace/base/status.h"
+#include "headrace/dataset/dataset.h"
+#include "headrace/loader/bad_samples.h"
+#include "headrace/loader/batch.h"
+#include "headrace/loader/plan/batch_plan.h"
+#include "headrace/loader/plan/order.h"
+
+namespace headrace::loader {
+
+struct LoaderOptions {
+  OrderOptions order;
+  uint64_t global_batch = 0;  // samples over all ranks
+  uint32_t world_size = 1;
+  uint32_t rank = 0;
+  Tail tail = Tail::kDrop;
+  int threads = 1;  // worker threads, >= 1; the consumer's thread only waits
+  // Bytes of batches being filled or waiting, and of the threads' buffers. Batches in the consumer's
+  // hands are the consumer's.
+  uint64_t memory_bytes = uint64_t{128} << 20;
+
+  struct Column {
+    std::string field;
+    std::string transform_json;  // empty: the field's bytes as they are
+    bool required = true;        // a sample without the field is bad; else its value is null
+  };
+  std::vector<Column> columns;
+
+  OnError on_error = OnError::kRaise;
+  uint64_t max_bad_samples = 1000;
+  double max_bad_rate = 0.01;
+  std::string quarantine_path;  // JSONL of bad samples, appended; empty = none
+  bool verify_checksums = true;
+};
+
+struct LoaderStats {
+  StageReport stages{};
+  uint64_t delivered_batches = 0;
+  uint64_t delivered_samples = 0;
+  uint64_t bad_samples = 0;
+  uint64_t wait_ns = 0;  // the consumer waited for a batch
+  uint64_t step_ns = 0;  // the consumer was busy between two batches
+  uint64_t first_batch_ns = 0;
+  uint64_t memory_bytes = 0;  // held now by the loader
+  uint64_t peak_memory_bytes = 0;
+  uint64_t ready_batches = 0;  // finished and waiting now
+};
+
+class Loader {
+ public:
+  // Starts no thread. kInvalidArgument / kNotFound for options that make no sense for this dataset.
+  static Result<std::unique_ptr<Loader>> Create(std::shared_ptr<const dataset::Dataset> dataset,
+                                                LoaderOptions options);
+  virtual ~Loader() = default;  // as Close()
+
+  virtual const std::vector<ColumnSpec>& columns() const = 0;
+  virtual const BatchPlan& plan() const = 0;
+  virtual const LoaderOptions& options() const = 0;  // with the order's defaults filled in
+
+  // Goes to a position of an epoch (a multiple of the global batch). The next Next() gives the batch
+  // that starts there. Cheap when the loader is there already.
+  virtual Status Begin(uint64_t epoch, uint64_t position) = 0;
+
+  // Returns the next batch, or null at the end of the epoch. Waits until ctx's deadline
+  // (kDeadlineExceeded: nothing is lost, call again). Errors of samples as options.on_error says;
+  // after an error the position is behind the failed batch. kResourceExhausted when a budget of bad
+  // samples is spent, or memory_bytes cannot hold one batch.
+  virtual Result<std::shared_ptr<Batch>> Next(const Context& ctx) = 0;
+
+  // Where the run stands: behind the last batch that Next() gave.
+  virtual LoaderState state() const = 0;
+
+  // Puts the next substitute into row `r` of a delivered batch, because the caller found the row bad
+  // (on_error = replace). Counts as a bad sample.
+  virtual Status LoadSubstitute(Batch* batch, uint64_t r, Status reason, const Context& ctx) = 0;
+  // Books a row that the caller dropped (on_error = skip). kResourceExhausted as Next.
+  virtual Status BookSkipped(const Batch& batch, uint64_t r, Status reason) = 0;
+
+  virtual LoaderStats stats() const = 0;
+  // Stops and joins the threads, frees the memory. Next() then fails with kCancelled. Idempotent.
+  virtual void Close() = 0;
+};
+
+}  // namespace headrace::loader

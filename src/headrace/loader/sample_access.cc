@@ -1,0 +1,65 @@
+#include "headrace/loader/sample_access.h"
+
+namespace headrace::loader {
+
+Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(const std::string& path,
+                                                         uint32_t max_open_files,
+                                                         bool verify_checksums) {
+  dataset::OpenOptions options;
+  options.max_open_files = max_open_files;
+  HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(PosixFileSystem(), path, options));
+  return std::make_unique<SampleAccess>(std::move(dataset), verify_checksums);
+}
+
+SampleAccess::SampleAccess(std::shared_ptr<const dataset::Dataset> dataset, bool verify_checksums)
+    : dataset_(std::move(dataset)), verify_checksums_(verify_checksums) {}
+
+SampleAccess::~SampleAccess() { delete spare_.exchange(nullptr); }
+
+std::unique_ptr<dataset::SampleReader> SampleAccess::TakeReader() const {
+  std::unique_ptr<dataset::SampleReader> reader(spare_.exchange(nullptr));
+  if (reader) return reader;
+  dataset::ReadOptions options;
+  options.verify_checksums = verify_checksums_;
+  return dataset::SampleReader::Create(dataset_, options);
+}
+
+void SampleAccess::GiveReader(std::unique_ptr<dataset::SampleReader> reader) const {
+  delete spare_.exchange(reader.release());
+}
+
+SampleAccess::Sample::~Sample() {
+  if (owner) owner->GiveReader(std::move(reader));
+}
+
+Status SampleAccess::Read(uint64_t id, const std::vector<std::string>& wanted, const Context& ctx,
+                          Sample* out) const {
+  std::vector<dataset::FieldId> ids;
+  for (const std::string& name : wanted) {
+    HR_ASSIGN_OR_RETURN(dataset::FieldId field, dataset_->FindField(name));
+    ids.push_back(field);
+  }
+  out->owner = this;
+  out->reader = TakeReader();
+  HR_ASSIGN_OR_RETURN(out->view, out->reader->Read(id, ids, ctx));
+  for (const dataset::FieldView& field : out->view.fields)
+    out->fields.emplace_back(dataset_->fields()[field.field], field.data);
+  if (wanted.empty() || out->fields.size() == wanted.size()) return OkStatus();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (out->view.Find(ids[i])) continue;
+    return Error(Code::kNotFound, "the sample has no field '{}'", wanted[i])
+        .At({std::string(out->view.shard), std::nullopt, std::string(out->view.key), wanted[i]});
+  }
+  return OkStatus();
+}
+
+Status SampleAccess::Key(uint64_t id, std::string* key) const {
+  std::unique_ptr<dataset::SampleReader> reader = TakeReader();
+  Result<dataset::SampleView> sample = reader->Locate(id);
+  if (sample.ok()) key->assign(sample->key);
+  Status status = sample.status();
+  GiveReader(std::move(reader));
+  return status;
+}
+
+}  // namespace headrace::loader
