@@ -59,7 +59,9 @@ class PhotosError(Exception):
 def run_quietly(command: list[str], cwd: Path | None = None) -> bool:
     """Run a command without showing its output; True if it succeeded."""
     try:
-        done = subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
     except FileNotFoundError:
         return False
     return done.returncode == 0
@@ -112,10 +114,15 @@ def candidate_files(packages: list[str], source: Path | None, cache: Path) -> li
         for package in packages:
             found = installed_files(package) or unpacked_files(package, cache)
             if not found:
-                print(f"photos: package {package} could not be had, going on without it", file=sys.stderr)
+                print(
+                    f"photos: package {package} could not be had, going on without it",
+                    file=sys.stderr,
+                )
             files += found
     pictures = [f for f in files if f.suffix.lower() in (".jpg", ".jpeg") and f.is_file()]
-    return sorted((f for f in pictures if not f.is_symlink()), key=lambda f: (f.stem.lower(), str(f)))
+    return sorted(
+        (f for f in pictures if not f.is_symlink()), key=lambda f: (f.stem.lower(), str(f))
+    )
 
 
 def detail(picture: Image.Image) -> float:
@@ -256,7 +263,10 @@ def make(
         if all(present.get(key) == value for key, value in wanted.items()):
             return present
     Image.MAX_IMAGE_PIXELS = None
-    cache = cache or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace/photographs"
+    cache = (
+        cache
+        or Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headrace/photographs"
+    )
     photographs = choose_photographs(candidate_files(packages, source, cache))
     if len(photographs) < 2:
         raise PhotosError(
@@ -281,22 +291,34 @@ def main() -> int:
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("count", type=int, metavar="COUNT")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--packages", default=",".join(DEFAULT_PACKAGES), help="Debian packages, by commas")
+    parser.add_argument(
+        "--packages", default=",".join(DEFAULT_PACKAGES), help="Debian packages, by commas"
+    )
     parser.add_argument("--source", type=Path, help="folder of your own photographs")
-    parser.add_argument("--cache", type=Path, help="where packages are unpacked (default: ~/.cache/headrace)")
+    parser.add_argument(
+        "--cache", type=Path, help="where packages are unpacked (default: ~/.cache/headrace)"
+    )
     parser.add_argument("--jobs", type=int, help="processes (default: one a core)")
     args = parser.parse_args()
     if args.count < 1:
         parser.error(f"COUNT must be at least 1, found {args.count}")
     try:
         made = make(
-            args.out, args.count, args.seed, args.packages.split(","), args.source, args.cache, args.jobs
+            args.out,
+            args.count,
+            args.seed,
+            args.packages.split(","),
+            args.source,
+            args.cache,
+            args.jobs,
         )
     except PhotosError as error:
         print(f"photos: {error}", file=sys.stderr)
         return 1
     mean_kb = made["bytes"] / made["count"] / 1e3
-    print(f"photos: {args.out}: {made['count']} images, {len(made['labels'])} labels, {mean_kb:.1f} kB each")
+    print(
+        f"photos: {args.out}: {made['count']} images, {len(made['labels'])} labels, {mean_kb:.1f} kB each"
+    )
     return 0
 
 

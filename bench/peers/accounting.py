@@ -69,5 +69,7 @@ def tree_pss_bytes(root: int) -> int:
 def machine_busy_seconds() -> float:
     """CPU seconds that all processes of the machine have used so far."""
     with open("/proc/stat") as file:
-        user, nice, system, _idle, _iowait, irq, softirq, _steal = map(int, file.readline().split()[1:9])
+        user, nice, system, _idle, _iowait, irq, softirq, _steal = map(
+            int, file.readline().split()[1:9]
+        )
     return (user + nice + system + irq + softirq) / TICKS_PER_SECOND

@@ -1,8 +1,8 @@
 """PyTorch's DataLoader over the folder of files.
 
-    dataloader-pillow        ImageFolder with its own Pillow loader: the usual recipe
-    dataloader-torchvision   ImageFolder with torchvision.io.decode_image as its loader
-    dataloader-files         raw: plain files read in Python
+dataloader-pillow        ImageFolder with its own Pillow loader: the usual recipe
+dataloader-torchvision   ImageFolder with torchvision.io.decode_image as its loader
+dataloader-files         raw: plain files read in Python
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def train(args) -> None:
 
     imports_done()
     if args.contender == "dataloader-pillow":
-        dataset = ImageFolder(args.images, transform=transforms(args.dtype, args.is_check, from_pillow=True))
+        dataset = ImageFolder(
+            args.images, transform=transforms(args.dtype, args.is_check, from_pillow=True)
+        )
     else:
         dataset = ImageFolder(
             args.images,

@@ -80,8 +80,13 @@ def pack(args) -> None:
     imports_done()
 
     def write(files, folder) -> None:
-        fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=JPEG_QUALITY), "label": IntField()}
-        writer = DatasetWriter(str(folder / "images.beton"), fields, num_workers=max(args.workers, 1))
+        fields = {
+            "image": RGBImageField(write_mode="jpg", jpeg_quality=JPEG_QUALITY),
+            "label": IntField(),
+        }
+        writer = DatasetWriter(
+            str(folder / "images.beton"), fields, num_workers=max(args.workers, 1)
+        )
         writer.from_indexed_dataset(Images(files), shuffle_indices=True)
 
     measure_pack(args, write)

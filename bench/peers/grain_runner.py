@@ -9,7 +9,9 @@ def small(args) -> None:
     from array_record.python.array_record_module import ArrayRecordWriter
 
     def write(count, folder) -> None:
-        writer = ArrayRecordWriter(str(folder / "shard-00000.array_record"), "group_size:1,uncompressed")
+        writer = ArrayRecordWriter(
+            str(folder / "shard-00000.array_record"), "group_size:1,uncompressed"
+        )
         for sample in small_samples(0, count):
             writer.write(sample)
         writer.close()

@@ -1,7 +1,7 @@
 """LitData: its own chunks of 64 MB.
 
-    litdata         images stored as JPEG, decoded by LitData through torchvision
-    litdata-bytes   images stored as bytes, for the raw work
+litdata         images stored as JPEG, decoded by LitData through torchvision
+litdata-bytes   images stored as bytes, for the raw work
 """
 
 from __future__ import annotations

@@ -23,7 +23,11 @@ def raw(args) -> None:
 
     imports_done()
     dataset = StreamingDataset(
-        local=str(args.packed), remote=None, shuffle=True, batch_size=args.batch_size, shuffle_seed=SEED
+        local=str(args.packed),
+        remote=None,
+        shuffle=True,
+        batch_size=args.batch_size,
+        shuffle_seed=SEED,
     )
     expected = len(image_files(args.images))
     if args.workers == 0:
@@ -57,7 +61,9 @@ def pack(args) -> None:
                             writer.write({"image": file.read(), "label": label})
 
         count = max(args.workers, 1)
-        in_processes(write_part, [(str(rank), files[rank::count]) for rank in range(count)], args.workers)
+        in_processes(
+            write_part, [(str(rank), files[rank::count]) for rank in range(count)], args.workers
+        )
         if args.workers > 1:
             merge_index(str(folder), keep_local=True)
 

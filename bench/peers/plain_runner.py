@@ -65,10 +65,23 @@ def write_small_shard(first: int, end: int, path) -> None:
         out.write(bytes(2 * BLOCK))
 
 
+def write_small_files(count: int, folder) -> None:
+    """One file a sample, a thousand in a folder."""
+    for number, sample in enumerate(small_samples(0, count)):
+        parent = folder / f"{number // 1000:04d}"
+        if number % 1000 == 0:
+            parent.mkdir()
+        with open(f"{parent}/{number:07d}.bin", "wb") as out:
+            out.write(sample)
+
+
 def small(args) -> None:
-    """Tar shards of 100,000 small samples, read by WebDataset and indexed by Headrace."""
+    """Plain files, or tar shards of 100,000 small samples for WebDataset and Headrace."""
 
     def write(count, folder) -> None:
+        if args.contender == "files":
+            write_small_files(count, folder)
+            return
         for shard, first in enumerate(range(0, count, SHARD_SAMPLES)):
             end = min(first + SHARD_SAMPLES, count)
             write_small_shard(first, end, folder / f"shard-{shard:05d}.tar")

@@ -40,7 +40,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="processes or threads")
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--dtype", choices=("float32", "uint8"), default="float32")
-    parser.add_argument("--seconds", type=float, default=3.0, help="time at least this long, in whole passes")
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="time at least this long, in whole passes"
+    )
     parser.add_argument("--count", type=int, default=1_000_000, help="samples of the small dataset")
     args = parser.parse_args()
     args.is_check = args.work == "check"
@@ -67,7 +69,9 @@ def imports_done() -> None:
 def image_files(folder: Path) -> list[tuple[str, int]]:
     """(path, label) of each image; the label is the rank of its sub-folder."""
     found = []
-    for label, name in enumerate(sorted(entry.name for entry in folder.iterdir() if entry.is_dir())):
+    for label, name in enumerate(
+        sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    ):
         found += [(str(path), label) for path in sorted((folder / name).iterdir())]
     return found
 
@@ -123,12 +127,18 @@ class ImageConsumer:
         self.dtype = str(images.dtype)
         expected = (3, SIZE, SIZE) if self.layout == "NCHW" else (SIZE, SIZE, 3)
         if images.shape[1:] != expected or len(labels) != len(images):
-            raise ValueError(f"expected images {expected} and as many labels, found {images.shape}, {labels.shape}")
+            raise ValueError(
+                f"expected images {expected} and as many labels, found {images.shape}, {labels.shape}"
+            )
         self.images += len(images)
         self.label_sum += int(labels.sum())
         if self.layout == "NHWC":
             images = images.transpose(0, 3, 1, 2)
-        pixels = images if self._every_pixel else images[:, :, SIZE // 2 : SIZE // 2 + 1, SIZE // 2 : SIZE // 2 + 1]
+        pixels = (
+            images
+            if self._every_pixel
+            else images[:, :, SIZE // 2 : SIZE // 2 + 1, SIZE // 2 : SIZE // 2 + 1]
+        )
         self._totals += pixels.mean(axis=(2, 3), dtype=numpy.float64).sum(axis=0)
 
     def channel_means(self) -> list[float]:
@@ -141,7 +151,9 @@ class ImageConsumer:
         return [round(float(mean), 4) for mean in means]
 
 
-def measure_train(args: argparse.Namespace, epoch: Callable[[int], Iterable], expected: int) -> None:
+def measure_train(
+    args: argparse.Namespace, epoch: Callable[[int], Iterable], expected: int
+) -> None:
     """Time whole passes over (images, labels) batches.
 
     `epoch(n)` starts pass n. Pass 0 warms up and gives the time to the first batch; then passes are
@@ -217,13 +229,24 @@ def measure_raw(args: argparse.Namespace, epoch: Callable[[int], Iterable], expe
     event("timed")
     _expect(samples, expected * passes)
     gigabytes_per_s = size / spent["wall_s"] / 1e9
-    emit({"result": {"passes": passes, **rates(samples, spent), "gb_per_s": gigabytes_per_s, "first_s": first_s}})
+    emit(
+        {
+            "result": {
+                "passes": passes,
+                **rates(samples, spent),
+                "gb_per_s": gigabytes_per_s,
+                "first_s": first_s,
+            }
+        }
+    )
 
 
 # ---------------------------------------------------------------- pack
 
 
-def measure_pack(args: argparse.Namespace, pack: Callable[[list[tuple[str, int]], Path], None]) -> None:
+def measure_pack(
+    args: argparse.Namespace, pack: Callable[[list[tuple[str, int]], Path], None]
+) -> None:
     """Time `pack(files, folder)` into an empty folder, the sources in the page cache."""
     files = image_files(args.images)
     source_bytes = 0
@@ -275,7 +298,9 @@ def shuffled_shards(files: list[tuple[str, int]]) -> list[tuple[int, list[tuple[
     order = list(files)
     random.Random(SEED).shuffle(order)
     starts = range(0, len(order), SAMPLES_PER_SHARD)
-    return [(number, order[start : start + SAMPLES_PER_SHARD]) for number, start in enumerate(starts)]
+    return [
+        (number, order[start : start + SAMPLES_PER_SHARD]) for number, start in enumerate(starts)
+    ]
 
 
 # ---------------------------------------------------------------- small

@@ -107,7 +107,8 @@ def raw(args) -> None:
     features = {"image": tf.io.FixedLenFeature([], tf.string)}
     stream = records(tf, args).batch(args.batch_size)
     stream = stream.map(
-        lambda batch: tf.io.parse_example(batch, features)["image"], num_parallel_calls=tf.data.AUTOTUNE
+        lambda batch: tf.io.parse_example(batch, features)["image"],
+        num_parallel_calls=tf.data.AUTOTUNE,
     )
     stream = with_threads(tf, args, stream)
     measure_raw(

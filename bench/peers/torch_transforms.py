@@ -27,7 +27,11 @@ class CenterSquare:
 
 def transforms(dtype: str, is_check: bool, from_pillow: bool) -> v2.Compose:
     """RandomResizedCrop, flip and normalize; for uint8 the normalization is left to the device."""
-    steps = [CenterSquare()] if is_check else [v2.RandomResizedCrop(SIZE, antialias=True), v2.RandomHorizontalFlip()]
+    steps = (
+        [CenterSquare()]
+        if is_check
+        else [v2.RandomResizedCrop(SIZE, antialias=True), v2.RandomHorizontalFlip()]
+    )
     if from_pillow:
         steps.append(v2.PILToTensor())
     if dtype == "float32":

@@ -23,7 +23,9 @@ def open_shards(args):
     import webdataset
 
     shards = sorted(map(str, args.packed.glob("*.tar")))
-    stream = webdataset.WebDataset(shards, shardshuffle=100, detshuffle=False, seed=SEED, empty_check=False)
+    stream = webdataset.WebDataset(
+        shards, shardshuffle=100, detshuffle=False, seed=SEED, empty_check=False
+    )
     return stream.shuffle(SHUFFLE_BUFFER)
 
 
@@ -42,7 +44,9 @@ def train(args) -> None:
 
     imports_done()
     stream = open_shards(args).to_tuple("jpg", "cls")
-    stream = stream.map_tuple(TorchvisionDecode(args.dtype, args.is_check), int).batched(args.batch_size)
+    stream = stream.map_tuple(TorchvisionDecode(args.dtype, args.is_check), int).batched(
+        args.batch_size
+    )
     loader = loader_of(args, stream)
     measure_train(args, lambda number: iter(loader), len(image_files(args.images)))
 

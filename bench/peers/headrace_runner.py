@@ -1,0 +1,102 @@
+"""Headrace itself: a contender like the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from protocol import (
+    SEED,
+    SIZE,
+    arguments,
+    image_files,
+    imports_done,
+    make_small,
+    measure_pack,
+    measure_raw,
+    measure_train,
+    run,
+)
+
+PROGRAM = Path(sys.executable).parent / "headrace"
+
+
+def call_program(*arguments_: object) -> None:
+    """Run the headrace program; it says on standard error why it failed."""
+    command = [str(PROGRAM), *map(str, arguments_)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def train(args) -> None:
+    import headrace
+    import numpy  # noqa: F401  counted as an import
+    from headrace import transforms
+
+    imports_done()
+    if args.is_check:
+        image = transforms.imagenet_eval(SIZE, short_side=SIZE, dtype=args.dtype)
+    else:
+        image = transforms.imagenet_train(SIZE, dtype=args.dtype)
+    dataset = headrace.open(args.packed)
+    with dataset.loader(
+        batch_size=args.batch_size,
+        seed=SEED,
+        threads=args.workers,
+        tail="uneven",  # the last batch is short, as with all the others
+        transforms={"jpg": image, "cls": transforms.label()},
+    ) as loader:
+
+        def epoch(number: int):
+            loader.set_epoch(number)
+            for batch in loader:
+                yield batch["jpg"], batch["cls"]
+
+        measure_train(args, epoch, len(dataset))
+
+
+def raw(args) -> None:
+    import headrace
+
+    imports_done()
+    # Small samples have one field, images also a label that the other contenders leave alone.
+    field = "jpg" if args.images else "bin"
+    dataset = headrace.open(args.packed, fields=[field])
+    with dataset.loader(
+        batch_size=args.batch_size, seed=SEED, threads=max(args.workers, 1), tail="uneven"
+    ) as loader:
+
+        def epoch(number: int):
+            loader.set_epoch(number)
+            for batch in loader:
+                yield batch[field]
+
+        expected = len(image_files(args.images)) if args.images else args.count
+        measure_raw(args, epoch, expected)
+
+
+def pack(args) -> None:
+    imports_done()
+
+    def write(files, folder) -> None:
+        call_program("pack", args.images, folder / "set", "--threads", args.workers)
+
+    measure_pack(args, write)
+
+
+def small(args) -> None:
+    """Pack the tar shards that --images names, or index them where they lie."""
+
+    def write(count, folder) -> None:
+        if args.contender == "headrace-index":
+            for shard in sorted(args.images.glob("*.tar")):
+                (folder / shard.name).symlink_to(shard)
+            call_program("index", folder)
+        else:
+            call_program("pack", args.images, folder / "set")
+
+    make_small(args, write)
+
+
+if __name__ == "__main__":
+    run(arguments(), {"train": train, "raw": raw, "pack": pack, "small": small})

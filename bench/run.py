@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""Measures Headrace and the loaders people use today, side by side, in one run.
+
+    bench/run.py [--only w1,w2] [--repeats 3] [--quick] [--check] [--contenders Headrace,FFCV]
+
+Every contender runs once, then every contender again: medians of interleaved repeats. The machine's
+limits are measured in between. Writes bench/results/DATE-MACHINE.json with every single run, and
+renders bench/results/README.md. With --check nothing is timed: all contenders decode one fixed crop,
+and counts, labels and channel means must agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import contenders
+import honesty
+import limits
+import report
+from contenders import BENCH, PEERS, Job
+from data import Data, DataError
+from harness import RunError, run_program
+
+RUN_TIMEOUT_S = 600
+QUICK_IMAGES = 256
+SMALL_COUNTS = [1_000_000, 10_000_000]
+SCALE_COUNTS = [10_000, 100_000, 1_000_000, 10_000_000]
+QUICK_COUNTS = [20_000, 40_000]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--only", default="w1,w2,w3,w4,w5", help="works, by commas")
+    parser.add_argument("--contenders", default="", help="only these names, by commas")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--seconds", type=float, default=3.0, help="time each run at least this long"
+    )
+    parser.add_argument("--quick", action="store_true", help="few images, one short run each")
+    parser.add_argument("--check", action="store_true", help="compare results instead of times")
+    parser.add_argument("--no-limits", action="store_true", help="leave out the machine's limits")
+    parser.add_argument(
+        "--data", type=Path, default=BENCH / ".data", help="where the data are kept"
+    )
+    parser.add_argument("--results", type=Path, default=BENCH / "results")
+    args = parser.parse_args()
+    args.works = args.only.split(",")
+    unknown = set(args.works) - set(contenders.WORKS)
+    if unknown:
+        parser.error(
+            f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(contenders.WORKS)}"
+        )
+    if args.quick:
+        args.repeats, args.seconds = 1, 0.3
+    return args
+
+
+def planned_jobs(args: argparse.Namespace) -> list[Job]:
+    """What is to be run once per repeat, in order."""
+    jobs = []
+    if "w1" in args.works:
+        jobs += contenders.train_jobs()
+    if "w2" in args.works:
+        jobs += contenders.raw_jobs()
+    if "w3" in args.works:
+        jobs += contenders.open_jobs(QUICK_COUNTS if args.quick else SMALL_COUNTS)
+    if "w4" in args.works:
+        jobs += contenders.pack_jobs()
+    if "w5" in args.works:
+        jobs += contenders.scale_jobs(QUICK_COUNTS if args.quick else SCALE_COUNTS)
+    return chosen(args, jobs)
+
+
+def chosen(args: argparse.Namespace, jobs: list[Job]) -> list[Job]:
+    """The jobs of the contenders that --contenders names."""
+    names = [name for name in args.contenders.split(",") if name]
+    return [
+        job for job in jobs if not names or any(job.contender.startswith(name) for name in names)
+    ]
+
+
+def runnable(jobs: list[Job], data: Data) -> tuple[list[Job], list[str]]:
+    """The jobs that are installed and whose data could be packed; and what is left out, with why."""
+    ready: list[Job] = []
+    left_out: list[str] = []
+    failed: set[Path] = set()
+    for job in jobs:
+        reason = ""
+        if not job.is_installed():
+            reason = "not installed"
+        elif data.packed_folder(job) not in failed:
+            try:
+                data.prepare(job)
+                ready.append(job)
+                continue
+            except RunError as error:
+                print(f"bench: {job.contender}: {error}", file=sys.stderr)
+                failed.add(data.packed_folder(job))
+                reason = "its data could not be packed"
+        if reason:
+            left_out.append(f"{job.contender} ({reason})")
+    return ready, sorted(set(left_out))
+
+
+def run_job(job: Job, data: Data, seconds: float) -> dict:
+    """Run one job in a process of its own."""
+    packed = data.packed_folder(job)
+    if job.verb == "open":
+        if job.packed.startswith("headrace"):
+            packed = headrace_root(packed)
+        command = [str(job.python), str(PEERS / job.program), str(packed), str(job.count)]
+        return run_program(command, RUN_TIMEOUT_S, protocol=False)
+    if job.verb == "pack":
+        packed = data.root / "pack-target"
+    elif job.group == contenders.HEADRACE:
+        packed = headrace_root(packed)
+    program = contenders.program_name(job.contender, job.packed)
+    command = [str(job.python), str(PEERS / job.program), job.verb, program]
+    command += ["--packed", str(packed), "--workers", str(job.workers), "--dtype", job.dtype]
+    command += ["--seconds", str(seconds)]
+    command += ["--count", str(job.count)] if job.count else ["--images", str(data.images)]
+    return run_program(command, RUN_TIMEOUT_S)
+
+
+def headrace_root(folder: Path) -> Path:
+    """Headrace packs into a new folder inside the given one, and indexes in place."""
+    return folder / "set" if (folder / "set").exists() else folder
+
+
+def record(runs: list[dict], work: str, contender: str, variant: str, measure) -> None:
+    """Run `measure()`, keep its result or its error, and print one line."""
+    run = {"work": work, "contender": contender, "variant": variant}
+    try:
+        run["result"] = measure()
+        shown = report.with_derived(run["result"])
+        keys = (
+            "per_cpu_s",
+            "per_s",
+            "gb_per_s",
+            "first_s",
+            "random_read_us",
+            "pss_mb",
+            "first_batch_s",
+        )
+        line = "  ".join(f"{key} {shown[key]:,.4g}" for key in keys if shown.get(key) is not None)
+    except (RunError, RuntimeError, OSError, subprocess.SubprocessError) as error:
+        run["error"] = str(error)
+        line = f"FAILED: {error}"
+    print(f"  {work:5} {contender:26} {variant:24} {line}", flush=True)
+    runs.append(run)
+
+
+def measure_limits(runs: list[dict], floor: Path, data: Data, seconds: float) -> None:
+    """The limits of the machine, once."""
+    for name in limits.FLOOR_MODES:
+        record(
+            runs,
+            "limit",
+            "floor",
+            name,
+            lambda name=name: limits.measure_floor(floor, name, data.file_list(), seconds),
+        )
+    for name in limits.RATES:
+        record(
+            runs,
+            "limit",
+            "machine",
+            name,
+            lambda name=name: limits.measure_rate(floor, name, data.root, seconds),
+        )
+
+
+def commit_name() -> str:
+    """The commit that is measured, marked where files differ from it."""
+    command = ["git", "-C", str(BENCH), "describe", "--always", "--dirty", "--abbrev=9"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout.strip() or "unknown"
+
+
+def write_results(args: argparse.Namespace, campaign: dict) -> None:
+    machine = campaign["machine"]
+    kind = "quick" if args.quick else f"{machine['architecture']}-{machine['cores']}cores"
+    args.results.mkdir(parents=True, exist_ok=True)
+    path = args.results / f"{campaign['date']}-{kind}.json"
+    path.write_text(json.dumps(campaign, indent=1) + "\n")
+    page = args.results / ("quick.md" if args.quick else "README.md")
+    page.write_text(report.render(campaign))
+    print(f"bench: wrote {path} and {page}")
+
+
+def run_campaign(args: argparse.Namespace, data: Data) -> int:
+    jobs, left_out = runnable(planned_jobs(args), data)
+    floor = None if args.no_limits else limits.build_floor()
+    campaign = {
+        "date": datetime.date.today().isoformat(),
+        "commit": commit_name(),
+        "machine": limits.describe_machine(),
+        "repeats": args.repeats,
+        "quick": args.quick,
+        "left_out": left_out,
+        "runs": [],
+    }
+    for repeat in range(args.repeats):
+        print(f"bench: repeat {repeat + 1} of {args.repeats}", flush=True)
+        if floor:
+            measure_limits(campaign["runs"], floor, data, args.seconds)
+        for job in jobs:
+            record(
+                campaign["runs"],
+                job.work,
+                job.contender,
+                job.variant,
+                lambda job=job: run_job(job, data, args.seconds),
+            )
+    write_results(args, campaign)
+    return 1 if any("error" in run for run in campaign["runs"]) else 0
+
+
+def run_check(args: argparse.Namespace, data: Data) -> int:
+    """The honesty check. Returns the exit code."""
+    jobs, left_out = runnable(chosen(args, contenders.train_jobs("check")), data)
+    floor = run_program([str(limits.build_floor()), "check", str(data.file_list())], RUN_TIMEOUT_S)
+    folders = sorted(path for path in data.images.iterdir() if path.is_dir())
+    label_sum = sum(rank * len(list(folder.iterdir())) for rank, folder in enumerate(folders))
+    print(f"  {'floor':26} {'':8} images {floor['samples']}  means {floor['channel_means']}")
+    bad = 0
+    for job in jobs:
+        try:
+            result = run_job(job, data, args.seconds)
+            faults = honesty.judge(job, result, floor, label_sum)
+            line = f"images {result['samples']}  labels {result['label_sum']}  means {result['channel_means']}"
+        except RunError as error:
+            faults, line = [str(error)], ""
+        bad += bool(faults)
+        print(
+            f"  {job.contender:26} {job.dtype:8} {line}  {'; '.join(faults) or 'agrees'}",
+            flush=True,
+        )
+    if left_out:
+        print("bench: left out: " + ", ".join(left_out))
+    return 1 if bad else 0
+
+
+def main() -> int:
+    args = arguments()
+    data = Data(args.data, QUICK_IMAGES if args.quick else 4000)
+    try:
+        data.prepare_images()
+        return run_check(args, data) if args.check else run_campaign(args, data)
+    except (DataError, RuntimeError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
