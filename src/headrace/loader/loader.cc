@@ -27,6 +27,17 @@ struct Slot {
   std::vector<std::pair<uint64_t, BadSample>> bad;  // with the row
 };
 
+// Runs `work` and turns an exhausted memory limit into a Status, so that no thread ends the process.
+template <typename Work>
+Status GuardMemory(Work work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return Error(Code::kResourceExhausted,
+                 "the process is out of memory (see ulimit -v): lower the batch size or threads");
+  }
+}
+
 class LoaderImpl final : public Loader {
  public:
   LoaderImpl(std::shared_ptr<const RowPlan> rows, BatchPlan plan, LoaderOptions options,
@@ -246,17 +257,21 @@ void LoaderImpl::PlanOne(Worker* worker) {
   auto slot = std::make_shared<Slot>();
   Result<std::shared_ptr<Batch>> batch = pool_->Take();
   uint64_t arena = 0;
-  if (batch.ok()) {
+  Status status = batch.status();
+  if (status.ok()) {
     slot->batch = *std::move(batch);
-    arena = FillPlan(worker, slot->batch.get(), epoch, index);
+    status = GuardMemory([&] {
+      arena = FillPlan(worker, slot->batch.get(), epoch, index);
+      return OkStatus();
+    });
     slot->rows_left = slot->batch->num_rows;
   }
   clock.Lap(Stage::kPlan);
-  bool admitted = batch.status().ok() && Admit(arena, generation, slot);
+  bool admitted = status.ok() && Admit(arena, generation, slot);
   MutexLock lock(&mu_);
   planning_ = false;
   if (generation == generation_ && !stopping_.load()) {
-    if (!batch.status().ok() && plan_error_.ok()) plan_error_ = batch.status();
+    if (!status.ok() && plan_error_.ok()) plan_error_ = status;
     if (admitted) {
       in_flight_.push_back(std::move(slot));
       bool last = ++plan_batch_ >= plan_.num_batches();
@@ -307,7 +322,9 @@ void LoaderImpl::LoadRows(Worker* worker, const Claim& claim) {
   Batch* batch = claim.slot->batch.get();
   for (uint64_t r = claim.first; r < claim.last; ++r) {
     std::vector<BadSample> bad;
-    Status status = worker->loader->Load(batch, r, options_.order.seed, &bad, worker_context_);
+    Status status = GuardMemory([&] {
+      return worker->loader->Load(batch, r, options_.order.seed, &bad, worker_context_);
+    });
     if (status.ok() && bad.empty()) continue;
     MutexLock lock(&mu_);
     for (BadSample& sample : bad) claim.slot->bad.emplace_back(r, std::move(sample));
