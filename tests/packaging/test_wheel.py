@@ -18,7 +18,10 @@ BUNDLED = ("libjpeg", "libspng", "libisal", "libhwy", "libfmt", "libcrypto")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("wheel")
     build = subprocess.run(
-        [ROOT / "scripts" / "wheel.sh", out], stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [ROOT / "scripts" / "wheel.sh", out],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     assert build.returncode == 0, build.stdout + build.stderr
     (path,) = out.glob("headrace-*.whl")
@@ -78,7 +81,11 @@ def test_libraries_come_from_the_wheel(venv: Path) -> None:
     assert len(binaries) == 2
     for binary in binaries:
         listed = subprocess.run(
-            ["ldd", binary], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True
+            ["ldd", binary],
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         assert "not found" not in listed
         for line in listed.splitlines():
