@@ -112,12 +112,10 @@ class FileSystem {
 
   // Makes a new file; an existing one is truncated.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
-  // Opens a log: makes the file when it is missing; each Append goes to the end in one write, also
-  // when several processes append. size() counts what this object appended. kUnimplemented where
-  // the file system cannot append.
-  virtual Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) {
-    return Error(Code::kUnimplemented, "cannot append to {}: not supported here", path);
-  }
+  // Opens a log: makes the file when it is missing; each Append goes to the end, in one write unless
+  // the disk is filling up, so that several processes can append lines. size() counts what this
+  // object appended.
+  virtual Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) = 0;
   // Replaces `path` with `content` in one atomic step that survives a power cut once it returns:
   // writes a temporary file beside it, syncs it, renames it, syncs the directory. On failure the
   // temporary file is removed and `path` is as it was, unless only the last sync failed. A process

@@ -130,6 +130,12 @@ Result<std::unique_ptr<WritableFile>> PosixFiles::Create(const std::string& path
   return std::make_unique<PosixWritableFile>(path, std::move(file));
 }
 
+Result<std::unique_ptr<WritableFile>> PosixFiles::OpenForAppend(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(Descriptor file,
+                      OpenDescriptor(path, O_WRONLY | O_CREAT | O_APPEND, "append to"));
+  return std::make_unique<PosixWritableFile>(path, std::move(file));
+}
+
 // 1. make a temporary file beside the target, 2. write and sync it, 3. rename it over the target,
 // 4. sync the directory. A power cut before 3 is durable leaves the old content, after it the new.
 Status PosixFiles::WriteAtomically(const std::string& path, Bytes content) {
@@ -202,7 +208,15 @@ Result<std::unique_ptr<FileLock>> PosixFiles::Lock(const std::string& path) {
   do {
     result = ::flock(file.get(), LOCK_EX | LOCK_NB);
   } while (result != 0 && errno == EINTR);
-  if (result == 0) return std::make_unique<PosixFileLock>(std::move(file));
+  if (result == 0) {
+    // A holder may remove its lock file last of all: then this lock is on a file without a name,
+    // and the next caller would lock another one.
+    struct stat held, named;
+    if (::fstat(file.get(), &held) != 0) return PathError(errno, "lock", path);
+    bool same = ::stat(path.c_str(), &named) == 0 && named.st_ino == held.st_ino &&
+                named.st_dev == held.st_dev;
+    return same ? std::make_unique<PosixFileLock>(std::move(file)) : Lock(path);
+  }
   if (errno != EWOULDBLOCK) return PathError(errno, "lock", path);
   return Error(Code::kFailedPrecondition,
                "{} is locked: another run works here; wait for it to end, or stop it",

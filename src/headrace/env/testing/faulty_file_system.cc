@@ -16,7 +16,7 @@ constexpr std::string_view kNames[kNumFileOperations] = {
     "open for read", "read",   "map",         "open shared words", "read whole",
     "read into",     "stat",   "list",        "create",            "append",
     "sync",          "close",  "write atomically", "rename",       "remove",
-    "remove tree",   "make directories", "sync directory", "lock"};
+    "remove tree",   "make directories", "sync directory", "lock", "open for append"};
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 Status DiskFull(const std::string& path) {
@@ -256,6 +256,12 @@ Result<size_t> FaultyFileSystem::ReadInto(const std::string& path, MutableBytes 
 Result<std::unique_ptr<WritableFile>> FaultyFileSystem::Create(const std::string& path) {
   HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kCreate));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, base_->Create(path));
+  return std::make_unique<Writer>(faults_, std::move(file), path);
+}
+
+Result<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForAppend(const std::string& path) {
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kOpenForAppend));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, base_->OpenForAppend(path));
   return std::make_unique<Writer>(faults_, std::move(file), path);
 }
 

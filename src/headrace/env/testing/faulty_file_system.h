@@ -19,9 +19,9 @@ namespace headrace {
 enum class FileOperation : uint8_t {
   kOpenForRead, kRead, kMap, kOpenSharedWords, kReadWhole, kReadInto, kStat, kList,
   kCreate, kAppend, kSync, kClose, kWriteAtomically, kRename, kRemove, kRemoveTree,
-  kMakeDirectories, kSyncDirectory, kLock,
+  kMakeDirectories, kSyncDirectory, kLock, kOpenForAppend,
 };
-inline constexpr size_t kNumFileOperations = 19;
+inline constexpr size_t kNumFileOperations = 20;
 // "open for read" for kOpenForRead, and so on.
 std::string_view FileOperationName(FileOperation operation);
 
@@ -56,6 +56,7 @@ class FaultyFileSystem final : public FileSystem {
   Result<std::string> ReadWhole(const std::string& path, uint64_t limit_bytes) override;
   Result<size_t> ReadInto(const std::string& path, MutableBytes out) override;
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
+  Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status Remove(const std::string& path) override;

@@ -81,6 +81,23 @@ void CreateFails(const Bench& b) {
   EXPECT_CODE(b->Create("").status(), kNotFound);
 }
 
+void AppendsToTheEnd(const Bench& b) {
+  auto one = b->OpenForAppend(b / "log");
+  ASSERT_TRUE(one.ok()) << one.status().ToString();
+  auto two = b->OpenForAppend(b / "log");
+  ASSERT_TRUE(two.ok());
+  EXPECT_TRUE((*one)->Append(AsBytes("1\n")).ok());
+  EXPECT_TRUE((*two)->Append(AsBytes("two\n")).ok());
+  EXPECT_TRUE((*one)->Append(AsBytes("3\n")).ok());
+  EXPECT_EQ((*one)->size(), 4u);
+  EXPECT_EQ((*two)->size(), 4u);
+  EXPECT_TRUE((*one)->Sync().ok());
+  EXPECT_TRUE((*one)->Close().ok());
+  EXPECT_EQ(b.Read("log"), "1\ntwo\n3\n");
+  EXPECT_CODE(b->OpenForAppend(b / "none/log").status(), kNotFound);
+  EXPECT_CODE(b->OpenForAppend(b.root()).status(), kInvalidArgument);
+}
+
 void NamesAreBytes(const Bench& b) {
   std::string name = "caf\xe9 \n\xff\\\"";
   b.Write(name, "odd");
@@ -350,7 +367,13 @@ void LocksExclude(const Bench& b) {
   EXPECT_THAT(refused.ToString(), HasSubstr(b / "lock"));
   EXPECT_TRUE(b->Lock(b / "other").ok());
   held = Error(Code::kCancelled, "let go");
-  EXPECT_TRUE(b->Lock(b / "lock").ok());
+  held = b->Lock(b / "lock");
+  EXPECT_TRUE(held.ok());
+  // A holder may remove its lock file: the next one locks a new file.
+  EXPECT_TRUE(b->Remove(b / "lock").ok());
+  auto next = b->Lock(b / "lock");
+  EXPECT_TRUE(next.ok());
+  EXPECT_CODE(b->Lock(b / "lock").status(), kFailedPrecondition);
   EXPECT_CODE(b->Lock(b / "none/lock").status(), kNotFound);
   EXPECT_CODE(b->Lock(b.root()).status(), kInvalidArgument);
 }
@@ -364,6 +387,7 @@ constexpr NamedTest kTests[] = {
     HR_TEST_ROW_(ReadsBackWhatWasWritten),
     HR_TEST_ROW_(CreateTruncates),
     HR_TEST_ROW_(CreateFails),
+    HR_TEST_ROW_(AppendsToTheEnd),
     HR_TEST_ROW_(NamesAreBytes),
     HR_TEST_ROW_(ReadsByPosition),
     HR_TEST_ROW_(ReadingPastTheEndIsDataLoss),

@@ -324,19 +324,22 @@ class MemoryFileSystem::Words final : public SharedWords {
 
 class MemoryFileSystem::Writer final : public WritableFile {
  public:
-  Writer(std::shared_ptr<Machine> machine, uint64_t generation, Node* node, std::string path)
+  Writer(std::shared_ptr<Machine> machine, uint64_t generation, Node* node, std::string path,
+         bool at_end)
       : machine_(std::move(machine)),
         generation_(generation),
         node_(node),
-        path_(std::move(path)) {}
+        path_(std::move(path)),
+        at_end_(at_end) {}
 
   Status Append(Bytes data) override {
     MutexLock lock(&machine_->mu);
     HR_RETURN_IF_ERROR(CheckOpen());
     HR_RETURN_IF_ERROR(machine_->PassBoundary(fmt::format("append {} {}", path_, data.size())));
     // By position, as the kernel does: another Create may have truncated the file meanwhile.
-    node_->data.resize(std::max<size_t>(node_->data.size(), size_ + data.size()));
-    if (!data.empty()) std::memcpy(node_->data.data() + size_, data.data(), data.size());
+    size_t at = at_end_ ? node_->data.size() : size_;
+    node_->data.resize(std::max<size_t>(node_->data.size(), at + data.size()));
+    if (!data.empty()) std::memcpy(node_->data.data() + at, data.data(), data.size());
     size_ += data.size();
     node_->mtime_ns = ++machine_->clock_ns;
     return OkStatus();
@@ -366,6 +369,7 @@ class MemoryFileSystem::Writer final : public WritableFile {
   const uint64_t generation_;
   Node* const node_;
   const std::string path_;
+  const bool at_end_;  // appends go to the end of the file, whoever made it longer
   uint64_t size_ = 0;
   bool closed_ = false;
 };
@@ -475,7 +479,13 @@ Result<std::unique_ptr<WritableFile>> MemoryFileSystem::Create(const std::string
   } else {
     HR_ASSIGN_OR_RETURN(node, machine_->FindOrMakeFile(path, "write"));
   }
-  return std::make_unique<Writer>(machine_, machine_->generation, node, path);
+  return std::make_unique<Writer>(machine_, machine_->generation, node, path, false);
+}
+
+Result<std::unique_ptr<WritableFile>> MemoryFileSystem::OpenForAppend(const std::string& path) {
+  MutexLock lock(&machine_->mu);
+  HR_ASSIGN_OR_RETURN(Node * node, machine_->FindOrMakeFile(path, "append to"));
+  return std::make_unique<Writer>(machine_, machine_->generation, node, path, true);
 }
 
 Status MemoryFileSystem::WriteAtomically(const std::string& path, Bytes content) {

@@ -68,6 +68,7 @@ class MemoryFileSystem final : public FileSystem {
   Result<std::string> ReadWhole(const std::string& path, uint64_t limit_bytes) override;
   Result<size_t> ReadInto(const std::string& path, MutableBytes out) override;
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
+  Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status Remove(const std::string& path) override;
