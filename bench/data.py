@@ -84,7 +84,7 @@ class Data:
         if job.count:
             self._prepare_small(job.packed, job.count)
         else:
-            extra = ["--images", str(self.images), "--workers", "2"]
+            extra = ["--images", str(self.images), "--workers", "2", "--seconds", "0"]
             target = self.set_root / "packed" / job.packed
             self._make(PACKED_IMAGES[job.packed], "pack", target, extra)
 

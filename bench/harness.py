@@ -14,7 +14,7 @@ from pathlib import Path
 from contenders import PEERS
 
 sys.path.insert(0, str(PEERS))
-from accounting import tree_pss_bytes  # noqa: E402  shared with the runners
+from accounting import tree_pss_bytes
 
 MEMORY_PERIOD_S = 0.25
 MEGABYTE = 1e6

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
 
 from contenders import WORKS
 
+DTYPES = ("float32", "uint8")
 BUSY = 0.2  # cores that other work may use before a row is marked
 
 # work -> (heading, key of the result, format) of each column
@@ -77,7 +77,7 @@ def _cell(row: dict, key: str, form: str) -> str:
     if key not in row:
         return ""
     middle, low, high = (format(value, form) for value in row[key])
-    return middle if low == high else f"{middle} ({low}–{high})"
+    return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def _sorted(rows: list[dict], key: str) -> list[dict]:
@@ -85,73 +85,90 @@ def _sorted(rows: list[dict], key: str) -> list[dict]:
     return sorted(rows, key=lambda row: sign * row[key][0] if key in row else float("inf"))
 
 
-def _ratio(row: dict, reference: dict | None, key: str) -> str:
-    """How many times better the reference (Headrace) is than this row."""
-    if reference is None or key not in row or key not in reference or row is reference:
+def _reference(rows: list[dict], row: dict, key: str) -> dict | None:
+    """The Headrace row that `row` is compared with: of the same settings, or else the best one."""
+    ours = [other for other in _sorted(rows, key) if other["contender"].startswith("Headrace")]
+    ours = [other for other in ours if key in other]
+    same = [other for other in ours if other["variant"] == row["variant"]]
+    return next(iter(same or ours), None)
+
+
+def _ratio(rows: list[dict], row: dict, key: str) -> str:
+    """How many times better Headrace is than this row, in the first column."""
+    reference = _reference(rows, row, key)
+    if reference is None or key not in row or row["contender"].startswith("Headrace"):
         return ""
-    mine, other = reference[key][0], row[key][0]
-    ratio = other / mine if key in _LESS_IS_BETTER else mine / other
-    return f"{ratio:.2f}"
+    ours, theirs = reference[key][0], row[key][0]
+    return f"{theirs / ours if key in _LESS_IS_BETTER else ours / theirs:.2f} x"
 
 
-def _table(
-    rows: list[dict], work: str, extra: Callable[[dict], list[str]], heads: list[str]
-) -> list[str]:
+def _table_row(rows: list[dict], row: dict, work: str, floor: float | None) -> str:
     columns = _COLUMNS[work]
-    key = columns[0][1]
-    reference = next(
-        (row for row in _sorted(rows, key) if row["contender"].startswith("Headrace")), None
-    )
-    titles = [
-        "contender",
-        "settings",
-        *(title for title, _, _ in columns),
-        "Headrace is better by",
-        *heads,
-    ]
+    if row["runs"] == 0:
+        return f"| {row['contender']} | {row['variant']} | failed: {row['error'][:120]} |"
+    disturbed = row.get("other_cores", [0])[0] > BUSY
+    cells = [row["contender"] + (" \\*" if disturbed else ""), row["variant"]]
+    cells += [_cell(row, key, form) for _, key, form in columns]
+    cells.append(_ratio(rows, row, columns[0][1]))
+    if floor:
+        cells.append(f"{row['per_cpu_s'][0] / floor:.0%}")
+    return "| " + " | ".join(cells) + " |"
+
+
+def _table(rows: list[dict], work: str, floor: float | None = None) -> list[str]:
+    """The table of a work, best first; with the share of the floor where there is one."""
+    columns = _COLUMNS[work]
+    titles = ["contender", "settings", *(title for title, _, _ in columns), "Headrace against it"]
+    titles += ["of the floor"] if floor else []
     lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
-    for row in _sorted(rows, key):
-        if row["runs"] == 0:
-            lines.append(
-                f"| {row['contender']} | {row['variant']} | failed: {row['error'][:120]} |"
-            )
-            continue
-        busy = row.get("other_cores", [0])[0] > BUSY
-        cells = [row["contender"] + (" \\*" if busy else ""), row["variant"]]
-        cells += [_cell(row, key_, form) for _, key_, form in columns]
-        cells += [_ratio(row, reference, key), *extra(row)]
-        lines.append("| " + " | ".join(cells) + " |")
+    lines += [_table_row(rows, row, work, floor) for row in _sorted(rows, columns[0][1])]
     return [*lines, ""]
 
 
 def _limits_table(limits: list[dict]) -> list[str]:
     lines = ["| limit | images per CPU-second | GB/s |", "|---|---|---|"]
     for row in limits:
-        lines.append(
-            f"| {row['variant']} | {_cell(row, 'per_cpu_s', ',.0f')} | {_cell(row, 'gb_per_s', '.1f')} |"
-        )
+        images, bandwidth = _cell(row, "per_cpu_s", ",.0f"), _cell(row, "gb_per_s", ".1f")
+        lines.append(f"| {row['variant']} | {images} | {bandwidth} |")
     return [*lines, ""]
+
+
+def _floors(rows: list[dict]) -> dict[str, float]:
+    """Images per CPU-second of the floor, by data type."""
+    names = {f"floor {dtype}": dtype for dtype in DTYPES}
+    return {
+        names[row["variant"]]: row["per_cpu_s"][0]
+        for row in rows
+        if row["work"] == "limit" and row["variant"] in names and "per_cpu_s" in row
+    }
+
+
+def _heading(campaign: dict) -> list[str]:
+    machine = campaign["machine"]
+    where = f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB"
+    lines = [
+        "# Side by side",
+        "",
+        f"{campaign['date']}, Headrace {campaign['commit']}. {where}, {machine['system']}. "
+        "Made by `make bench`; do not edit.",
+        "",
+        f"Median of {campaign['repeats']} interleaved runs (lowest to highest). CPU-seconds count the "
+        "whole process tree. Data lie in the page cache. A star marks rows that other work on the "
+        'machine may have disturbed. "Headrace against it" is the ratio of the first column, at equal '
+        "settings where there are such, otherwise of Headrace's best row.",
+        "",
+    ]
+    if campaign["quick"]:
+        lines += ["**A quick run, to see that everything works: the figures mean little.**", ""]
+    return lines
 
 
 def render(campaign: dict) -> str:
     """The Markdown page of a campaign."""
-    machine = campaign["machine"]
     rows = summarize(campaign["runs"])
     limits = [row for row in rows if row["work"] == "limit"]
-    floors = {row["variant"]: row["per_cpu_s"][0] for row in limits if "per_cpu_s" in row}
-    lines = [
-        "# Side by side",
-        "",
-        f"{campaign['date']}, Headrace {campaign['commit']}. {machine['processor']}, {machine['cores']} cores, "
-        f"{machine['memory_gib']} GiB, {machine['system']}. Made by `make bench`; do not edit.",
-        "",
-        f"Median of {campaign['repeats']} interleaved runs (lowest–highest). CPU-seconds count the whole "
-        "process tree. Data lie in the page cache. A star marks rows that other work on the machine may "
-        'have disturbed. "Headrace is better by" compares the first column with Headrace\'s best row.',
-        "",
-    ]
-    if campaign.get("quick"):
-        lines += ["**A quick run, to see that everything works: the figures mean little.**", ""]
+    floors = _floors(rows)
+    lines = _heading(campaign)
     if limits:
         lines += ["## The machine's limits, same run", "", *_limits_table(limits)]
     for work, title in WORKS.items():
@@ -159,20 +176,82 @@ def render(campaign: dict) -> str:
         if not of_work:
             continue
         lines += [f"## {title}", ""]
-        if work == "w1":
-            for dtype in ("float32", "uint8"):
-                floor = floors.get(f"floor {dtype}")
-                part = [row for row in of_work if row["variant"].startswith(dtype)]
-                share = (
-                    [lambda row, floor=floor: [f"{row['per_cpu_s'][0] / floor:.0%}"]][0]
-                    if floor
-                    else None
-                )
-                lines += _table(
-                    part, work, share or (lambda row: []), ["of the floor"] if floor else []
-                )
-        else:
-            lines += _table(of_work, work, lambda row: [], [])
+        if work != "w1":
+            lines += _table(of_work, work)
+            continue
+        for dtype in DTYPES:
+            part = [row for row in of_work if row["variant"].startswith(dtype)]
+            lines += _table(part, work, floors.get(dtype)) if part else []
     if campaign["left_out"]:
-        lines += ["Left out, since not installed: " + ", ".join(campaign["left_out"]) + ".", ""]
+        lines += ["Left out: " + ", ".join(campaign["left_out"]) + ".", ""]
     return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- the short table of the README
+
+# title, work, start of the variant, key, format, contenders that are limits and not peers
+_OVERVIEW = (
+    ("Train pipeline, float32: images per CPU-second", "w1", "float32", "per_cpu_s", ",.0f", ()),
+    ("Train pipeline, uint8: images per CPU-second", "w1", "uint8", "per_cpu_s", ",.0f", ()),
+    ("Raw shuffled samples per CPU-second", "w2", "", "per_cpu_s", ",.0f", ()),
+    (
+        "Process start to first of 1,000,000 samples, s",
+        "w3",
+        "1,000,000 ",
+        "first_s",
+        ".2f",
+        ("import numpy", "plain files"),
+    ),
+    ("Packing: files per CPU-second", "w4", "1 ", "per_cpu_s", ",.0f", ("cat", "GNU tar")),
+)
+_USUAL = "DataLoader + Pillow"
+
+
+def overview(campaign: dict) -> str:
+    """The README's table: Headrace against the best peer, and against the usual recipe."""
+    rows = summarize(campaign["runs"])
+    lines = ["| | Headrace | best of the others | ratio |", "|---|---|---|---|"]
+    for title, work, variant, key, form, limits in _OVERVIEW:
+        part = [
+            r for r in rows if r["work"] == work and r["variant"].startswith(variant) and key in r
+        ]
+        part = _sorted(part, key)
+        ours = [row for row in part if row["contender"].startswith("Headrace")]
+        peers = [
+            row
+            for row in part
+            if row not in ours and not row["contender"].startswith(limits or "\0")
+        ]
+        if not ours or not peers:
+            continue
+        lines.append(_overview_row(title, ours[0], peers[0], key, form))
+        usual = [row for row in peers if row["contender"] == _USUAL]
+        if usual:
+            lines.append(
+                _overview_row("... against the usual recipe", ours[0], usual[0], key, form)
+            )
+    return "\n".join(lines)
+
+
+def _overview_row(title: str, ours: dict, peer: dict, key: str, form: str) -> str:
+    mine, theirs = ours[key][0], peer[key][0]
+    ratio = theirs / mine if key in _LESS_IS_BETTER else mine / theirs
+    cells = [
+        title,
+        format(mine, form),
+        f"{format(theirs, form)} ({peer['contender']})",
+        f"{ratio:.1f} x",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+_TABLE_BEGIN, _TABLE_END = "<!-- table -->", "<!-- /table -->"
+
+
+def put_into_readme(readme: str, table: str) -> str:
+    """`readme` with the table between its two marks; unchanged if it has no mark."""
+    before, mark, after = readme.partition(_TABLE_BEGIN)
+    if not mark:
+        return readme
+    old, end, rest = after.partition(_TABLE_END)
+    return f"{before}{_TABLE_BEGIN}\n{table}\n{_TABLE_END}{rest if end else old}"

@@ -4,9 +4,10 @@
     bench/run.py [--only w1,w2] [--repeats 3] [--quick] [--check] [--contenders Headrace,FFCV]
 
 Every contender runs once, then every contender again: medians of interleaved repeats. The machine's
-limits are measured in between. Writes bench/results/DATE-MACHINE.json with every single run, and
-renders bench/results/README.md. With --check nothing is timed: all contenders decode one fixed crop,
-and counts, labels and channel means must agree.
+limits are measured in between. Writes bench/results/DATE-MACHINE.json with every single run and
+renders bench/results/README.md; a whole campaign also renews the table of the repository's README.
+With --check nothing is timed: all contenders decode one fixed crop, and counts, labels and channel
+means must agree.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +24,7 @@ import contenders
 import honesty
 import limits
 import report
-from contenders import BENCH, PEERS, Job
+from contenders import BENCH, PEERS, REPOSITORY, Job
 from data import Data, DataError
 from harness import RunError, run_program
 
@@ -116,7 +118,7 @@ def run_job(job: Job, data: Data, seconds: float) -> dict:
         command = [str(job.python), str(PEERS / job.program), str(packed), str(job.count)]
         return run_program(command, RUN_TIMEOUT_S, protocol=False)
     if job.verb == "pack":
-        packed = data.root / "pack-target"
+        packed = pack_target(data)
     elif job.group == contenders.HEADRACE:
         packed = headrace_root(packed)
     program = contenders.program_name(job.contender, job.packed)
@@ -125,6 +127,11 @@ def run_job(job: Job, data: Data, seconds: float) -> dict:
     command += ["--seconds", str(seconds)]
     command += ["--count", str(job.count)] if job.count else ["--images", str(data.images)]
     return run_program(command, RUN_TIMEOUT_S)
+
+
+def pack_target(data: Data) -> Path:
+    """The folder that all contenders pack into, one after the other."""
+    return data.root / "pack-target"
 
 
 def headrace_root(folder: Path) -> Path:
@@ -182,6 +189,12 @@ def commit_name() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def is_whole(args: argparse.Namespace) -> bool:
+    """Whether the campaign measures everything, so that its table may go into the README."""
+    whole = set(args.works) == set(contenders.WORKS) and not args.contenders
+    return whole and not args.quick and args.results == BENCH / "results"
+
+
 def write_results(args: argparse.Namespace, campaign: dict) -> None:
     machine = campaign["machine"]
     kind = "quick" if args.quick else f"{machine['architecture']}-{machine['cores']}cores"
@@ -190,6 +203,9 @@ def write_results(args: argparse.Namespace, campaign: dict) -> None:
     path.write_text(json.dumps(campaign, indent=1) + "\n")
     page = args.results / ("quick.md" if args.quick else "README.md")
     page.write_text(report.render(campaign))
+    if is_whole(args):
+        readme = REPOSITORY / "README.md"
+        readme.write_text(report.put_into_readme(readme.read_text(), report.overview(campaign)))
     print(f"bench: wrote {path} and {page}")
 
 
@@ -217,6 +233,7 @@ def run_campaign(args: argparse.Namespace, data: Data) -> int:
                 job.variant,
                 lambda job=job: run_job(job, data, args.seconds),
             )
+    shutil.rmtree(pack_target(data), ignore_errors=True)
     write_results(args, campaign)
     return 1 if any("error" in run for run in campaign["runs"]) else 0
 
@@ -233,7 +250,7 @@ def run_check(args: argparse.Namespace, data: Data) -> int:
         try:
             result = run_job(job, data, args.seconds)
             faults = honesty.judge(job, result, floor, label_sum)
-            line = f"images {result['samples']}  labels {result['label_sum']}  means {result['channel_means']}"
+            line = f"labels {result['label_sum']}  means {result['channel_means']}"
         except RunError as error:
             faults, line = [str(error)], ""
         bad += bool(faults)

@@ -28,7 +28,8 @@ import tempfile
 from pathlib import Path
 
 try:
-    from PIL import Image, __version__ as pillow_version
+    from PIL import Image
+    from PIL import __version__ as pillow_version
 except ImportError:
     sys.exit("photos.py: Pillow is missing; expected it here: pip install pillow")
 
@@ -140,7 +141,7 @@ def thumbnail(picture: Image.Image) -> bytes:
 
 def distance(one: bytes, other: bytes) -> float:
     """Mean distance of two thumbnails in gray levels."""
-    return sum(abs(a - b) for a, b in zip(one, other)) / len(one)
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True)) / len(one)
 
 
 def load(path: Path) -> Image.Image:

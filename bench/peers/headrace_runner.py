@@ -29,8 +29,9 @@ def call_program(*arguments_: object) -> None:
 
 
 def train(args) -> None:
-    import headrace
     import numpy  # noqa: F401  counted as an import
+
+    import headrace
     from headrace import transforms
 
     imports_done()

@@ -11,7 +11,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-from protocol import (  # noqa: E402  TensorFlow reads the environment first
+from protocol import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     SEED,

@@ -7,7 +7,7 @@ import sys
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
-import tensorflow as tf  # noqa: E402
+import tensorflow as tf
 
 shards = sorted(glob.glob(sys.argv[1] + "/*.tfrecord"))
 stream = tf.data.TFRecordDataset(shards).shuffle(1000)

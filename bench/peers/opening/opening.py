@@ -35,7 +35,7 @@ def report(count: int, length: int | None, read: Callable[[int], bytes] | None) 
         start = time.monotonic()
         samples = [read(index) for index in indexes]
         result["random_read_us"] = (time.monotonic() - start) / RANDOM_READS * 1e6
-        for index, sample in zip(indexes, samples):
+        for index, sample in zip(indexes, samples, strict=True):
             if len(sample) != 100 or int.from_bytes(bytes(sample[:8]), "big") != index:
                 raise ValueError(f"expected sample {index}, found {bytes(sample[:8])!r}")
     print(json.dumps({"result": result}), flush=True)
