@@ -17,9 +17,7 @@ namespace {
 
 constexpr int kRowsAtOnce = 8;
 
-void JumpOut(j_common_ptr info) {
-  std::longjmp(*static_cast<std::jmp_buf*>(info->client_data), 1);
-}
+void JumpOut(j_common_ptr info) { std::longjmp(*static_cast<std::jmp_buf*>(info->client_data), 1); }
 
 void StaySilent(j_common_ptr, int) {}
 

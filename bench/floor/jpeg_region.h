@@ -1,7 +1,6 @@
 // Decodes a rectangle of a JPEG through libjpeg-turbo's public interface.
 // One RegionDecoder belongs to one thread; several may work at once.
-#ifndef HEADRACE_BENCH_FLOOR_JPEG_REGION_H_
-#define HEADRACE_BENCH_FLOOR_JPEG_REGION_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -57,5 +56,3 @@ class RegionDecoder {
 };
 
 }  // namespace headrace::floor
-
-#endif  // HEADRACE_BENCH_FLOOR_JPEG_REGION_H_

@@ -1,6 +1,5 @@
 // How fast this machine copies memory, checks it and writes to its disk. One thread each.
-#ifndef HEADRACE_BENCH_FLOOR_MACHINE_LIMITS_H_
-#define HEADRACE_BENCH_FLOOR_MACHINE_LIMITS_H_
+#pragma once
 
 #include <string>
 
@@ -17,5 +16,3 @@ double Crc32cBytesPerSecond(double seconds);
 double DiskWriteBytesPerSecond(const std::string& folder, double seconds);
 
 }  // namespace headrace::floor
-
-#endif  // HEADRACE_BENCH_FLOOR_MACHINE_LIMITS_H_

@@ -23,11 +23,16 @@ void SumRows(int taps, const uint8_t* source, size_t stride, const float* weight
              float* row) {
   constexpr int kMost = 5;
   switch (taps) {
-    case 1: return SumRows<1>(source, stride, weights, count, row);
-    case 2: return SumRows<2>(source, stride, weights, count, row);
-    case 3: return SumRows<3>(source, stride, weights, count, row);
-    case 4: return SumRows<4>(source, stride, weights, count, row);
-    default: SumRows<kMost>(source, stride, weights, count, row);
+    case 1:
+      return SumRows<1>(source, stride, weights, count, row);
+    case 2:
+      return SumRows<2>(source, stride, weights, count, row);
+    case 3:
+      return SumRows<3>(source, stride, weights, count, row);
+    case 4:
+      return SumRows<4>(source, stride, weights, count, row);
+    default:
+      SumRows<kMost>(source, stride, weights, count, row);
   }
   for (int tap = kMost; tap < taps; ++tap) {
     for (int i = 0; i < count; ++i) row[i] += weights[tap] * source[i + tap * stride];

@@ -1,8 +1,7 @@
 // Antialiased bilinear resize of a crop to 224 x 224, fused with flip, normalization and the split
-// into channel planes. The filter is Pillow's: a triangle as wide as the scale, at least two pixels.
-// One TriangleResize belongs to one thread.
-#ifndef HEADRACE_BENCH_FLOOR_TRIANGLE_RESIZE_H_
-#define HEADRACE_BENCH_FLOOR_TRIANGLE_RESIZE_H_
+// into channel planes. The filter is Pillow's: a triangle as wide as the scale, at least two
+// pixels. One TriangleResize belongs to one thread.
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -40,5 +39,3 @@ class TriangleResize {
 };
 
 }  // namespace headrace::floor
-
-#endif  // HEADRACE_BENCH_FLOOR_TRIANGLE_RESIZE_H_
