@@ -13,7 +13,7 @@ import pytest
 Image = pytest.importorskip("PIL.Image")
 
 sys.path.insert(0, str(Path(__file__).parent))
-import photos
+import photos  # noqa: E402
 
 
 def make_photograph(path: Path, seed: int, size: tuple[int, int] = (1200, 950)) -> None:
