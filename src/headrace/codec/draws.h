@@ -1,0 +1,34 @@
+// The random draws of the image operations, exactly as docs/guide/transforms.md defines them. The
+// same key gives the same draws on every machine: only exact IEEE double operations in a fixed
+// order are used, no mathematical library. Pure, safe from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "headrace/base/keyed_random.h"
+#include "headrace/codec/image.h"
+#include "headrace/codec/transform.h"
+
+namespace headrace::codec {
+
+// e^x and ln(x), the same bits everywhere, within 2 units in the last place. x finite, |x| <= 700;
+// for the logarithm x > 0 and normal.
+double ExactExp(double x);
+double ExactLog(double x);
+// Rounds to the nearest whole number, halves to the even one (as Python's round). |x| < 2^51.
+double RoundHalfEven(double x);
+
+struct CropDistribution {
+  double scale_min = 0.08, scale_max = 1.0;  // share of the area
+  double ratio_min = 0.75, ratio_max = 4.0 / 3.0;  // width / height
+};
+
+// The generator of operation number `op_index` (position in "ops") for one sample.
+KeyedRandom OpRandom(const DrawKey& key, uint64_t op_index);
+
+// Draws torchvision's RandomResizedCrop rectangle of a width x height image (both > 0).
+Rect DrawResizedCrop(KeyedRandom random, const CropDistribution& distribution, uint32_t width,
+                     uint32_t height);
+
+}  // namespace headrace::codec

@@ -1,0 +1,296 @@
+// libjpeg reports errors by a call that must not return; ours jumps to the setjmp of the guarded
+// functions below. So between a setjmp and the calls into libjpeg there are only plain functions
+// whose locals have no destructors.
+#include "headrace/codec/jpeg_decoder.h"
+
+#include <jerror.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "headrace/codec/jpeg_state.h"
+#include "headrace/codec/pixel_conversion.h"
+
+namespace headrace::codec {
+namespace {
+
+using State = JpegDecoder::State;
+
+// More scans than any encoder writes; each one costs a pass over the whole image.
+constexpr int kMaxScans = 100;
+
+size_t InputOffset(const State& s) {
+  return s.source.next_input_byte
+             ? static_cast<size_t>(s.source.next_input_byte - reinterpret_cast<const JOCTET*>(s.file.data()))
+             : 0;
+}
+
+[[noreturn]] void Fail(State* s, Code code, const char* message) {
+  s->code = code;
+  s->offset = InputOffset(*s);
+  if (message != s->message.data()) std::snprintf(s->message.data(), s->message.size(), "%s", message);
+  std::longjmp(s->escape, 1);
+}
+
+Code CodeOf(int libjpeg_error) {
+  switch (libjpeg_error) {
+    case JERR_ARITH_NOTIMPL:
+    case JERR_BAD_PRECISION:
+    case JERR_CCIR601_NOTIMPL:
+    case JERR_CONVERSION_NOTIMPL:
+    case JERR_FRACT_SAMPLE_NOTIMPL:
+    case JERR_NOTIMPL:
+    case JERR_NOT_COMPILED:
+    case JERR_SOF_UNSUPPORTED:
+      return Code::kUnimplemented;
+    case JERR_IMAGE_TOO_BIG:
+    case JERR_NO_BACKING_STORE:
+    case JERR_OUT_OF_MEMORY:
+    case JERR_WIDTH_OVERFLOW:
+      return Code::kResourceExhausted;
+    default:
+      return Code::kDataLoss;
+  }
+}
+
+[[noreturn]] void OnError(j_common_ptr cinfo) {
+  State* s = JpegStateOf(cinfo);
+  Code code = CodeOf(cinfo->err->msg_code);
+  cinfo->err->format_message(cinfo, s->message.data());
+  Fail(s, code, s->message.data());
+}
+
+bool IsDamage(const jpeg_error_mgr& err) {
+  switch (err.msg_code) {
+    case JWRN_BOGUS_PROGRESSION:
+    case JWRN_HIT_MARKER:
+    case JWRN_HUFF_BAD_CODE:
+    case JWRN_JPEG_EOF:
+    case JWRN_MUST_RESYNC:
+      return true;
+    case JWRN_EXTRANEOUS_DATA:  // filler before a header or the end is harmless, before RSTn it is not
+      return err.msg_parm.i[1] >= 0xd0 && err.msg_parm.i[1] <= 0xd7;
+    default:
+      return false;
+  }
+}
+
+void OnMessage(j_common_ptr cinfo, int level) {
+  if (level < 0 && IsDamage(*cinfo->err)) OnError(cinfo);
+}
+
+// The whole file is one buffer, so asking for more means that it ended too early.
+boolean OnInputEnd(j_decompress_ptr cinfo) {
+  Fail(JpegStateOf(reinterpret_cast<j_common_ptr>(cinfo)), Code::kDataLoss, "the file is truncated");
+}
+
+void OnSkip(j_decompress_ptr cinfo, long bytes) {
+  if (bytes <= 0) return;
+  State* s = JpegStateOf(reinterpret_cast<j_common_ptr>(cinfo));
+  if (static_cast<size_t>(bytes) > s->source.bytes_in_buffer) OnInputEnd(cinfo);
+  s->source.next_input_byte += bytes;
+  s->source.bytes_in_buffer -= static_cast<size_t>(bytes);
+}
+
+void OnProgress(j_common_ptr cinfo) {
+  if (reinterpret_cast<j_decompress_ptr>(cinfo)->input_scan_number > kMaxScans)
+    Fail(JpegStateOf(cinfo), Code::kResourceExhausted, "more than 100 scans");
+}
+
+void Create(State* s) {
+  s->cinfo.err = jpeg_std_error(&s->errors);
+  s->errors.error_exit = OnError;
+  s->errors.emit_message = OnMessage;
+  s->cinfo.client_data = s;
+  jpeg_create_decompress(&s->cinfo);
+  s->created = true;
+  s->memory.Attach(&s->cinfo);
+  s->source.init_source = [](j_decompress_ptr) {};
+  s->source.fill_input_buffer = OnInputEnd;
+  s->source.skip_input_data = OnSkip;
+  s->source.resync_to_restart = jpeg_resync_to_restart;
+  s->source.term_source = [](j_decompress_ptr) {};
+  s->cinfo.src = &s->source;
+  s->progress.progress_monitor = OnProgress;
+  s->cinfo.progress = &s->progress;
+}
+
+// Forgets the last image with all its tables: what one file leaves out, another never fills in.
+void Reset(State* s) {
+  if (!s->created) return;
+  jpeg_abort_decompress(&s->cinfo);
+  std::fill_n(s->cinfo.quant_tbl_ptrs, NUM_QUANT_TBLS, nullptr);
+  std::fill_n(s->cinfo.dc_huff_tbl_ptrs, NUM_HUFF_TBLS, nullptr);
+  std::fill_n(s->cinfo.ac_huff_tbl_ptrs, NUM_HUFF_TBLS, nullptr);
+  s->memory.Reset();
+}
+
+// Every whole file holds an end marker somewhere behind its first scan's header. (Looked for from
+// the end, where it is; trailing bytes of other programs are common and harmless.)
+bool HasEndMarker(const State& s) {
+  const JOCTET* begin = s.source.next_input_byte;
+  for (const JOCTET* p = begin + s.source.bytes_in_buffer; p - begin >= 2; --p)
+    if (p[-1] == JPEG_EOI && p[-2] == 0xff) return true;
+  return false;
+}
+
+void CheckHeader(State* s, uint64_t max_pixels) {
+  const jpeg_decompress_struct& c = s->cinfo;
+  if (uint64_t{c.image_width} * c.image_height > max_pixels) {
+    std::snprintf(s->message.data(), s->message.size(), "%u x %u pixels are more than the limit of %llu", c.image_width,
+                  c.image_height, static_cast<unsigned long long>(max_pixels));
+    Fail(s, Code::kResourceExhausted, s->message.data());
+  }
+  if (c.arith_code) Fail(s, Code::kUnimplemented, "arithmetic coding is not supported");
+  if (c.num_components != 1 && c.num_components != 3 && c.num_components != 4)
+    Fail(s, Code::kUnimplemented, "only 1, 3 or 4 components are supported");
+  if (!HasEndMarker(*s)) {
+    s->source.next_input_byte += s->source.bytes_in_buffer;
+    Fail(s, Code::kDataLoss, "the file is truncated (it has no end marker)");
+  }
+}
+
+bool OpenGuarded(State* s, Bytes file, uint64_t max_pixels) {
+  s->file = file;
+  s->source.next_input_byte = reinterpret_cast<const JOCTET*>(file.data());
+  s->source.bytes_in_buffer = file.size();
+  if (setjmp(s->escape)) {
+    Reset(s);
+    return false;
+  }
+  if (!s->created) Create(s);
+  Reset(s);
+  jpeg_read_header(&s->cinfo, TRUE);
+  CheckHeader(s, max_pixels);
+  return true;
+}
+
+struct DecodeTask {
+  Rect region;
+  bool luma;
+  AlignedBuffer* pixels;
+  AlignedBuffer* row;
+  PixelView view;
+};
+
+// Columns to decode so that those of the region are right: fancy upsampling looks one chroma sample
+// to each side, and libjpeg takes the edge of a crop for the edge of the image.
+void CropColumns(jpeg_decompress_struct* c, const Rect& region, JDIMENSION* first, JDIMENSION* width) {
+  JDIMENSION max_h = static_cast<JDIMENSION>(c->max_h_samp_factor), mcu = max_h * DCTSIZE;
+  JDIMENSION begin = region.x / mcu * mcu;
+  if (region.x - begin < max_h && begin > 0) begin -= mcu;
+  JDIMENSION end = (region.x + region.width + max_h - 1) / max_h * max_h + max_h;
+  *first = begin;
+  *width = std::min(end, c->output_width) - begin;
+  if (begin > 0 || *width < c->output_width) jpeg_crop_scanline(c, first, width);
+}
+
+// False when libjpeg would smooth block borders of an incomplete progressive file: that looks at
+// blocks outside of a crop.
+bool CropIsExact(const jpeg_decompress_struct& c) {
+  if (!c.progressive_mode || !c.coef_bits) return true;
+  for (int i = 0; i < c.num_components; ++i)
+    for (int k = 0; k < DCTSIZE2; ++k)
+      if (c.coef_bits[i][k] != 0) return false;
+  return true;
+}
+
+void StartDecoding(jpeg_decompress_struct* c, bool luma) {
+  switch (c->jpeg_color_space) {
+    case JCS_GRAYSCALE:
+      c->out_color_space = JCS_GRAYSCALE;
+      break;
+    case JCS_CMYK:
+    case JCS_YCCK:
+      c->out_color_space = JCS_CMYK;
+      break;
+    default:
+      c->out_color_space = luma && c->jpeg_color_space == JCS_YCbCr ? JCS_GRAYSCALE : JCS_RGB;
+  }
+  c->dct_method = JDCT_ISLOW;
+  c->do_fancy_upsampling = TRUE;
+  jpeg_start_decompress(c);
+}
+
+// Reads the next `rows` lines into `dst` with `stride`.
+void ReadRows(jpeg_decompress_struct* c, JDIMENSION rows, uint8_t* dst, size_t stride) {
+  JSAMPROW lines[16];
+  for (JDIMENSION done = 0; done < rows;) {
+    JDIMENSION n = std::min<JDIMENSION>(rows - done, 16);
+    for (JDIMENSION i = 0; i < n; ++i) lines[i] = dst + (done + i) * stride;
+    done += jpeg_read_scanlines(c, lines, n);
+  }
+}
+
+void DecodeRows(State* s, DecodeTask* task) {
+  jpeg_decompress_struct* c = &s->cinfo;
+  const Rect& r = task->region;
+  StartDecoding(c, task->luma);
+  JDIMENSION first = 0, width = c->output_width, skipped = 0;
+  if (CropIsExact(*c)) {
+    CropColumns(c, r, &first, &width);
+    if (r.y > 0) skipped = jpeg_skip_scanlines(c, r.y);
+  }
+  uint32_t stored = static_cast<uint32_t>(c->output_components);
+  uint32_t channels = stored == 1 || task->luma ? 1 : 3;
+  size_t stride = (size_t{width} * channels + 63) / 64 * 64;
+  if (!task->pixels->Reserve(stride * r.height) || !task->row->Reserve(size_t{width} * stored))
+    Fail(s, Code::kResourceExhausted, "no memory for the pixels");
+  auto* pixels = reinterpret_cast<uint8_t*>(task->pixels->data());
+  auto* row = reinterpret_cast<uint8_t*>(task->row->data());
+  for (; skipped < r.y; ++skipped) ReadRows(c, 1, row, 0);
+  if (stored == channels) ReadRows(c, r.height, pixels, stride);
+  for (uint32_t y = 0; stored != channels && y < r.height; ++y) {
+    ReadRows(c, 1, row, 0);
+    uint8_t* rgb = stored == 4 && channels == 1 ? row : pixels + y * stride;
+    if (stored == 4) InvertedCmykToRgb(row, width, rgb);
+    if (channels == 1) RgbToLuma(stored == 4 ? rgb : row, width, pixels + y * stride);
+  }
+  task->view = {pixels + size_t{r.x - first} * channels, stride, r.width, r.height, channels};
+}
+
+bool DecodeGuarded(State* s, DecodeTask* task) {
+  if (setjmp(s->escape)) {
+    Reset(s);
+    return false;
+  }
+  DecodeRows(s, task);
+  Reset(s);
+  return true;
+}
+
+Status FailureOf(const State& s) {
+  return Error(s.code, "JPEG: {} (at byte {} of {})", s.message.data(), s.offset, s.file.size());
+}
+
+uint32_t StoredChannels(const jpeg_decompress_struct& c) { return static_cast<uint32_t>(c.num_components); }
+
+}  // namespace
+
+JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
+
+JpegDecoder::~JpegDecoder() {
+  if (state_->created) jpeg_destroy_decompress(&state_->cinfo);
+}
+
+uint64_t JpegDecoder::memory_bytes() const { return sizeof(State) + state_->memory.memory_bytes(); }
+
+Result<ImageInfo> JpegDecoder::Open(Bytes file, uint64_t max_pixels) {
+  if (!OpenGuarded(state_.get(), file, max_pixels)) return FailureOf(*state_);
+  const jpeg_decompress_struct& c = state_->cinfo;
+  return ImageInfo{ImageFormat::kJpeg, c.image_width, c.image_height, StoredChannels(c)};
+}
+
+Result<ImageInfo> JpegDecoder::ReadInfo(Bytes file, uint64_t max_pixels) {
+  auto info = Open(file, max_pixels);
+  Reset(state_.get());
+  return info;
+}
+
+Result<PixelView> JpegDecoder::DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels, AlignedBuffer* row) {
+  DecodeTask task{region, luma, pixels, row, {}};
+  if (!DecodeGuarded(state_.get(), &task)) return FailureOf(*state_);
+  return task.view;
+}
+
+}  // namespace headrace::codec

@@ -1,0 +1,37 @@
+// The libjpeg objects of a JpegDecoder and the way out of them on an error. Used by jpeg_*.cc only.
+#pragma once
+
+#include <array>
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h needs it
+#include <jpeglib.h>
+
+#include "headrace/base/bytes.h"
+#include "headrace/base/status.h"
+#include "headrace/codec/jpeg_decoder.h"
+#include "headrace/codec/jpeg_memory.h"
+
+namespace headrace::codec {
+
+// Nothing here may have a destructor that an error's longjmp would skip: state lives outside of the
+// calls into libjpeg.
+struct JpegDecoder::State {
+  jpeg_decompress_struct cinfo;
+  jpeg_error_mgr errors;
+  jpeg_source_mgr source;
+  jpeg_progress_mgr progress;
+  JpegMemory memory;
+  std::jmp_buf escape;
+  bool created = false;
+  Bytes file;
+  // The failure, when `escape` was taken.
+  Code code = Code::kDataLoss;
+  size_t offset = 0;
+  std::array<char, JMSG_LENGTH_MAX> message{};
+};
+
+inline JpegDecoder::State* JpegStateOf(j_common_ptr cinfo) {
+  return static_cast<JpegDecoder::State*>(cinfo->client_data);
+}
+
+}  // namespace headrace::codec

@@ -1,0 +1,294 @@
+// The resampling kernels, compiled once for each instruction set and chosen at run time.
+//
+// A weighted sum of rows vectorizes along the row, so both passes are that one routine: a band of 64
+// rows is transposed (blocks of 16 x 16 bytes), its columns are summed, the result is transposed
+// back, and its rows are summed. Mirroring is only another order of the sums. The window of rows
+// between the passes is as tall as the filter and a band, so everything stays in the near caches.
+#include <algorithm>
+#include <cstring>
+
+#include "headrace/codec/element.h"
+#include "headrace/codec/resize.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "headrace/codec/resize_kernels.cc"
+// Vectors of an unknown number of 128-bit blocks would need another way of packing.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace headrace::codec {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int kPrecision = AxisTaps::kPrecision, kLowBits = AxisTaps::kLowBits;
+constexpr size_t kBand = ResizeJob::kBandRows;
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+
+// The plain form: what every other form must equal.
+void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs, uint8_t* dst, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) {
+    uint32_t sum = 1u << (kPrecision - 1);
+    for (uint32_t k = 0; k < count; ++k) {
+      uint32_t shift = (k & 1) * 16, high = pairs[k / 2 * 2] >> shift & 0xffff, low = pairs[k / 2 * 2 + 1] >> shift & 0xffff;
+      sum += src[i + k * step] * ((high << kLowBits) + low);
+    }
+    dst[i] = static_cast<uint8_t>(std::min(sum >> kPrecision, 255u));
+  }
+}
+
+void Transpose16(const uint8_t* const* rows, size_t offset, uint8_t* dst, size_t dst_stride) {
+  for (size_t y = 0; y < 16; ++y)
+    for (size_t x = 0; x < 16; ++x) dst[x * dst_stride + y] = rows[y][offset + x];
+}
+
+// Elements done in vectors; the caller does the rest.
+size_t ConvertVectors(const uint8_t*, size_t, const float*, const float*, DType, std::byte*) { return 0; }
+
+#else
+
+using D8 = hn::ScalableTag<uint8_t>;
+using D32 = hn::ScalableTag<int32_t>;
+using V8 = hn::Vec<D8>;
+using V32 = hn::Vec<D32>;
+
+// Narrows values from 0 to 255 (larger ones to 255), in each 128-bit block by itself.
+HWY_INLINE V8 PackBytes(hn::Vec<hn::ScalableTag<int16_t>> low, hn::Vec<hn::ScalableTag<int16_t>> high) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return V8{_mm512_packus_epi16(low.raw, high.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return V8{_mm256_packus_epi16(low.raw, high.raw)};
+#elif HWY_ARCH_X86
+  return V8{_mm_packus_epi16(low.raw, high.raw)};
+#else  // one block
+  const hn::ScalableTag<int16_t> d16;
+  const D8 d8;
+  const auto limit = hn::Set(d16, 255);
+  return hn::ConcatEven(d8, hn::BitCast(d8, hn::Min(high, limit)), hn::BitCast(d8, hn::Min(low, limit)));
+#endif
+}
+
+// a[2i] * b[2i] + a[2i + 1] * b[2i + 1] added to sum[i]; exact.
+HWY_INLINE V32 PairMulAdd(V8 values, hn::Vec<hn::ScalableTag<int16_t>> weights, V32 sum) {
+  const hn::ScalableTag<int16_t> d16;
+  const D32 d32;
+  V32 upper = hn::Zero(d32);
+  V32 lower = hn::ReorderWidenMulAccumulate(d32, hn::BitCast(d16, values), weights, hn::Zero(d32), upper);
+  return hn::Add(sum, hn::RearrangeToOddPlusEven(lower, upper));
+}
+
+// Sums of one vector of columns. kPairs = 0: any number.
+template <uint32_t kPairs>
+HWY_INLINE void WeightedSumVector(const uint8_t* HWY_RESTRICT src, size_t step, uint32_t count, const uint32_t* HWY_RESTRICT pairs,
+                                  uint8_t* HWY_RESTRICT dst) {
+  const D8 d8;
+  const D32 d32;
+  const hn::ScalableTag<int16_t> d16;
+  const V8 zero = hn::Zero(d8);
+  V32 h0 = hn::Zero(d32), h1 = h0, h2 = h0, h3 = h0;
+  V32 l0 = hn::Set(d32, 1 << (kPrecision - 1)), l1 = l0, l2 = l0, l3 = l0;
+  const uint32_t num_pairs = kPairs ? kPairs : (count + 1) / 2;
+  for (uint32_t p = 0; p < num_pairs; ++p, src += 2 * step, pairs += 2) {
+    const V8 a = hn::LoadU(d8, src);
+    const V8 b = hn::LoadU(d8, 2 * p + 1 < count ? src + step : src);
+    const auto high = hn::BitCast(d16, hn::Set(d32, static_cast<int32_t>(pairs[0])));
+    const auto low = hn::BitCast(d16, hn::Set(d32, static_cast<int32_t>(pairs[1])));
+    const V8 ab0 = hn::InterleaveLower(d8, a, b), ab1 = hn::InterleaveUpper(d8, a, b);
+    const V8 p0 = hn::InterleaveLower(d8, ab0, zero), p1 = hn::InterleaveUpper(d8, ab0, zero);
+    const V8 p2 = hn::InterleaveLower(d8, ab1, zero), p3 = hn::InterleaveUpper(d8, ab1, zero);
+    h0 = PairMulAdd(p0, high, h0);
+    h1 = PairMulAdd(p1, high, h1);
+    h2 = PairMulAdd(p2, high, h2);
+    h3 = PairMulAdd(p3, high, h3);
+    l0 = PairMulAdd(p0, low, l0);
+    l1 = PairMulAdd(p1, low, l1);
+    l2 = PairMulAdd(p2, low, l2);
+    l3 = PairMulAdd(p3, low, l3);
+  }
+  const auto finish = [](V32 high, V32 low) HWY_ATTR {
+    return hn::ShiftRight<kPrecision>(hn::Add(hn::ShiftLeft<kLowBits>(high), low));
+  };
+  // Packing works in the 128-bit blocks in which the interleaving worked, so the order is back.
+  const auto w0 = hn::ReorderDemote2To(d16, finish(h0, l0), finish(h1, l1));
+  const auto w1 = hn::ReorderDemote2To(d16, finish(h2, l2), finish(h3, l3));
+  hn::StoreU(PackBytes(w0, w1), d8, dst);
+}
+
+template <uint32_t kPairs>
+HWY_INLINE void WeightedSumRow(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs, uint8_t* dst, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += hn::Lanes(D8())) WeightedSumVector<kPairs>(src + i, step, count, pairs, dst + i);
+}
+
+// dst[i] = round(sum of weight[k] * src[k * step + i]). `bytes` is a multiple of 64.
+void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs, uint8_t* dst, size_t bytes) {
+  switch ((count + 1) / 2) {
+    case 1: return WeightedSumRow<1>(src, step, count, pairs, dst, bytes);
+    case 2: return WeightedSumRow<2>(src, step, count, pairs, dst, bytes);
+    case 3: return WeightedSumRow<3>(src, step, count, pairs, dst, bytes);
+    default: return WeightedSumRow<0>(src, step, count, pairs, dst, bytes);
+  }
+}
+
+// dst[x][y] = rows[y][offset + x] for a block of 16 x 16 bytes.
+HWY_INLINE void Transpose16(const uint8_t* const* HWY_RESTRICT rows, size_t offset, uint8_t* HWY_RESTRICT dst, size_t dst_stride) {
+  const hn::Full128<uint8_t> d;
+  hn::Vec<decltype(d)> a[16], b[16];
+  for (size_t i = 0; i < 16; ++i) a[i] = hn::LoadU(d, rows[i] + offset);
+  const auto round = [d](const auto& from, auto& to) HWY_ATTR {
+    for (size_t i = 0; i < 8; ++i) {
+      to[2 * i] = hn::InterleaveLower(d, from[i], from[i + 8]);
+      to[2 * i + 1] = hn::InterleaveUpper(d, from[i], from[i + 8]);
+    }
+  };
+  round(a, b);
+  round(b, a);
+  round(a, b);
+  round(b, a);
+  for (size_t i = 0; i < 16; ++i) hn::StoreU(a[i], d, dst + i * dst_stride);
+}
+
+// The bits of a float32 rounded to a half, as FloatToHalf does.
+HWY_INLINE V32 HalfBits(hn::Vec<hn::ScalableTag<float>> value) {
+  const D32 d32;
+  const hn::ScalableTag<float> df;
+  const V32 bits = hn::BitCast(d32, value);
+  const V32 magnitude = hn::And(bits, hn::Set(d32, 0x7fffffff));
+  const V32 sign = hn::And(hn::BitCast(d32, hn::ShiftRight<16>(hn::BitCast(hn::ScalableTag<uint32_t>(), bits))), hn::Set(d32, 0x8000));
+  const V32 odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d32, 1));
+  const V32 normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(d32, 0x38000000 - 0xfff)), odd));
+  const V32 tiny = hn::Sub(hn::BitCast(d32, hn::Add(hn::BitCast(df, magnitude), hn::Set(df, 0.5f))), hn::Set(d32, 0x3f000000));
+  V32 half = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d32, 0x38800000)), tiny, normal);
+  half = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d32, 0x477fffff)), hn::Set(d32, 0x7c00), half);
+  half = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d32, 0x7f800000)), hn::Set(d32, 0x7e00), half);
+  return hn::Or(half, sign);
+}
+
+HWY_INLINE V32 Bfloat16Bits(hn::Vec<hn::ScalableTag<float>> value) {
+  const hn::ScalableTag<uint32_t> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  return hn::BitCast(D32(), hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd)));
+}
+
+// Elements done in vectors; the caller does the rest.
+size_t ConvertVectors(const uint8_t* HWY_RESTRICT values, size_t count, const float* HWY_RESTRICT mul, const float* HWY_RESTRICT add,
+                      DType dtype, std::byte* HWY_RESTRICT out) {
+  const D32 d32;
+  const hn::ScalableTag<float> df;
+  const hn::Rebind<uint8_t, D32> d8;
+  const hn::Rebind<uint16_t, D32> d16;
+  const size_t lanes = hn::Lanes(d32);
+  const auto normalized = [&](size_t i) HWY_ATTR {
+    const auto value = hn::ConvertTo(df, hn::PromoteTo(d32, hn::LoadU(d8, values + i)));
+    return hn::Add(hn::Mul(value, hn::LoadU(df, mul + i)), hn::LoadU(df, add + i));
+  };
+  size_t i = 0;
+  if (dtype == DType::kFloat32)
+    for (; i + lanes <= count; i += lanes) hn::StoreU(normalized(i), df, reinterpret_cast<float*>(out) + i);
+  if (dtype == DType::kFloat16)
+    for (; i + lanes <= count; i += lanes)
+      hn::StoreU(hn::DemoteTo(d16, HalfBits(normalized(i))), d16, reinterpret_cast<uint16_t*>(out) + i);
+  if (dtype == DType::kBfloat16)
+    for (; i + lanes <= count; i += lanes)
+      hn::StoreU(hn::DemoteTo(d16, Bfloat16Bits(normalized(i))), d16, reinterpret_cast<uint16_t*>(out) + i);
+  return i;
+}
+
+#endif  // HWY_SCALAR
+
+void ConvertRowImpl(const uint8_t* values, size_t count, const float* mul, const float* add, DType dtype, std::byte* out) {
+  if (dtype == DType::kUint8) {
+    std::memcpy(out, values, count);
+    return;
+  }
+  for (size_t i = ConvertVectors(values, count, mul, add, dtype, out); i < count; ++i) {
+    float product = static_cast<float>(values[i]) * mul[i];
+    float value = product + add[i];
+    uint16_t half = dtype == DType::kFloat16 ? FloatToHalf(value) : FloatToBfloat16(value);
+    if (dtype == DType::kFloat32) std::memcpy(out + 4 * i, &value, 4);
+    else std::memcpy(out + 2 * i, &half, 2);
+  }
+}
+
+// First pass over the rows [y, y + 64) of the source: into 64 rows at `dst` of the window.
+void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
+  const uint8_t* rows[kBand];
+  for (uint32_t i = 0; i < kBand; ++i) rows[i] = job.view.data + size_t{std::min(y + i, job.view.height - 1)} * job.view.stride;
+  const size_t source_bytes = size_t{job.view.width} * job.view.channels;
+  for (size_t x = 0; x < source_bytes; x += 16)
+    for (size_t block = 0; block < kBand; block += 16) Transpose16(rows + block, x, job.band + x * kBand + block, kBand);
+
+  const uint32_t channels = job.format->channels, width = job.x->num_outputs();
+  const size_t step = size_t{job.view.channels} * kBand;
+  for (uint32_t c = 0; c < channels; ++c) {
+    const uint8_t* source = job.band + (job.view.channels == 1 ? 0 : c * kBand);
+    for (uint32_t x = 0; x < width; ++x) {
+      const AxisTaps::Output& taps = job.x->output(x);
+      size_t place = job.format->channels_last ? size_t{x} * channels + c : size_t{c} * width + x;
+      WeightedSum(source + taps.first * step, step, taps.count, job.x->pairs() + 2 * size_t{taps.pair}, job.columns + place * kBand, kBand);
+    }
+  }
+
+  const uint8_t* columns[16];
+  for (size_t x = 0; x < job.row_bytes; x += 16) {
+    for (size_t i = 0; i < 16; ++i) columns[i] = job.columns + (x + i) * kBand;
+    for (size_t block = 0; block < kBand; block += 16) Transpose16(columns, block, dst + block * job.window_stride + x, job.window_stride);
+  }
+}
+
+// Writes the finished row number `y` of the wanted ones.
+void WriteRow(const ResizeJob& job, uint32_t y) {
+  const OutputFormat& f = *job.format;
+  const size_t element = DTypeBytes(f.dtype);
+  const size_t width = job.x->num_outputs(), row = job.top + y;
+  if (f.channels_last)
+    return ConvertRowImpl(job.row, width * f.channels, f.mul.data(), f.add.data(), f.dtype,
+                          job.out + (row * f.width + job.left) * f.channels * element);
+  for (size_t c = 0; c < f.channels; ++c)
+    ConvertRowImpl(job.row + c * width, width, f.mul.data() + c * f.width, f.add.data() + c * f.width, f.dtype,
+                   job.out + ((c * f.height + row) * f.width + job.left) * element);
+}
+
+void RunResizeJobImpl(const ResizeJob& job) {
+  uint32_t base = 0, held = 0, next = 0;  // the window holds the source rows [base, base + held)
+  const uint32_t outputs = job.y->num_outputs();
+  for (uint32_t y = 0; y < job.view.height; y += kBand) {
+    if (held + kBand > job.window_rows) {
+      uint32_t unused = std::min(job.y->output(next).first - base, held);
+      std::memmove(job.window, job.window + unused * job.window_stride, (held - unused) * job.window_stride);
+      base += unused;
+      held -= unused;
+    }
+    ResampleColumns(job, y, job.window + held * job.window_stride);
+    held += std::min<uint32_t>(kBand, job.view.height - y);
+    for (; next < outputs; ++next) {
+      const AxisTaps::Output& taps = job.y->output(next);
+      if (taps.first + taps.count > base + held) break;
+      WeightedSum(job.window + (taps.first - base) * job.window_stride, job.window_stride, taps.count,
+                  job.y->pairs() + 2 * size_t{taps.pair}, job.row, job.window_stride);
+      WriteRow(job, next);
+    }
+    if (next == outputs) break;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace headrace::codec
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headrace::codec {
+
+HWY_EXPORT(RunResizeJobImpl);
+HWY_EXPORT(ConvertRowImpl);
+
+void RunResizeJob(const ResizeJob& job) { HWY_DYNAMIC_DISPATCH(RunResizeJobImpl)(job); }
+
+void ConvertRow(const uint8_t* values, size_t count, const float* mul, const float* add, DType dtype, std::byte* out) {
+  HWY_DYNAMIC_DISPATCH(ConvertRowImpl)(values, count, mul, add, dtype, out);
+}
+
+}  // namespace headrace::codec
+#endif  // HWY_ONCE

@@ -1,0 +1,24 @@
+// What a Scratch holds: buffers and decoder state of one thread. Used inside the codec only.
+#pragma once
+
+#include <memory>
+
+#include "headrace/base/bytes.h"
+#include "headrace/base/stage_timer.h"
+#include "headrace/codec/jpeg_decoder.h"
+#include "headrace/codec/resize.h"
+#include "headrace/codec/transform.h"
+
+namespace headrace::codec {
+
+struct Scratch::Rep {
+  explicit Rep(StageRecorder* r) : recorder(r) {}
+  StageRecorder* recorder;  // not owned; may be null
+  JpegDecoder jpeg;
+  AlignedBuffer pixels;   // the decoded region
+  AlignedBuffer row;      // one row before conversion: CMYK, PNG
+  AlignedBuffer widened;  // a grey region expanded to three channels
+  Resizer resizer;
+};
+
+}  // namespace headrace::codec
