@@ -88,7 +88,7 @@ def _sorted(rows: list[dict], key: str) -> list[dict]:
 def _reference(rows: list[dict], row: dict, key: str) -> dict | None:
     """The Headrace row that `row` is compared with: of the same settings, or else the best one."""
     ours = [other for other in _sorted(rows, key) if other["contender"].startswith("Headrace")]
-    ours = [other for other in ours if key in other]
+    ours = [other for other in ours if key in other and not other["contender"].endswith("durable")]
     same = [other for other in ours if other["variant"] == row["variant"]]
     return next(iter(same or ours), None)
 
