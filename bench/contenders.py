@@ -58,13 +58,10 @@ class Job:
     @property
     def variant(self) -> str:
         """What tells the rows of one contender apart within a table."""
-        return {
-            "w1": f"{self.dtype}, {self.workers} workers",
-            "w2": f"{self.workers} workers",
-            "w3": f"{self.count:,} samples",
-            "w4": f"{self.workers} workers",
-            "w5": f"{self.count:,} samples",
-        }[self.work]
+        if self.count:
+            return f"{self.count:,} samples"
+        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        return f"{self.dtype}, {workers}" if self.work == "w1" else workers
 
     @property
     def python(self) -> Path:

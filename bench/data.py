@@ -99,7 +99,7 @@ class Data:
     def _make(self, packing: Packing, verb: str, target: Path, extra: list[str]) -> None:
         """Run a packing program, and note beside the target that it was finished."""
         note = target.parent / (target.name + ".json")
-        if note.exists():
+        if note.exists() and not self._is_outdated(note, packing):
             return
         if not is_installed(packing.group):
             raise RunError(f"the group {packing.group} is not installed; see bench/peers/setup")
@@ -109,6 +109,14 @@ class Data:
         command = [str(interpreter(packing.group)), str(PEERS / packing.program), verb]
         command += [packing.contender, "--packed", str(target), *extra]
         note.write_text(json.dumps(run_program(command, PACK_TIMEOUT_S)) + "\n")
+
+    def _is_outdated(self, note: Path, packing: Packing) -> bool:
+        """Whether the images or the program that packed them have changed since `note` was written."""
+        made_from = [self.set_root / "images.json"]
+        if packing.group == HEADRACE:
+            made_from.append(REPOSITORY / "python" / "headrace" / "bin" / "headrace")
+        made = note.stat().st_mtime
+        return any(path.exists() and path.stat().st_mtime > made for path in made_from)
 
 
 def python_with_pillow() -> Path:

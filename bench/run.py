@@ -45,6 +45,8 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--quick", action="store_true", help="few images, one short run each")
     parser.add_argument("--check", action="store_true", help="compare results instead of times")
+    parser.add_argument("--prepare", action="store_true", help="make the data, measure nothing")
+    parser.add_argument("--render", type=Path, help="only render this JSON file of results again")
     parser.add_argument("--no-limits", action="store_true", help="leave out the machine's limits")
     parser.add_argument(
         "--data", type=Path, default=BENCH / ".data", help="where the data are kept"
@@ -189,34 +191,41 @@ def commit_name() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def is_whole(args: argparse.Namespace) -> bool:
-    """Whether the campaign measures everything, so that its table may go into the README."""
-    whole = set(args.works) == set(contenders.WORKS) and not args.contenders
-    return whole and not args.quick and args.results == BENCH / "results"
-
-
 def write_results(args: argparse.Namespace, campaign: dict) -> None:
+    """Write every single run as JSON, then the page."""
     machine = campaign["machine"]
     kind = "quick" if args.quick else f"{machine['architecture']}-{machine['cores']}cores"
     args.results.mkdir(parents=True, exist_ok=True)
     path = args.results / f"{campaign['date']}-{kind}.json"
     path.write_text(json.dumps(campaign, indent=1) + "\n")
-    page = args.results / ("quick.md" if args.quick else "README.md")
+    print(f"bench: wrote {path}")
+    write_pages(args, campaign)
+
+
+def write_pages(args: argparse.Namespace, campaign: dict) -> None:
+    """Render the page of a campaign; a whole one also renews the README's table."""
+    page = args.results / ("quick.md" if campaign["quick"] else "README.md")
     page.write_text(report.render(campaign))
-    if is_whole(args):
+    print(f"bench: wrote {page}")
+    measured = {run["work"] for run in campaign["runs"]}
+    ours = args.results == BENCH / "results"
+    if ours and not campaign["quick"] and not args.contenders and measured >= set(contenders.WORKS):
         readme = REPOSITORY / "README.md"
         readme.write_text(report.put_into_readme(readme.read_text(), report.overview(campaign)))
-    print(f"bench: wrote {path} and {page}")
+        print(f"bench: renewed the table of {readme}")
 
 
 def run_campaign(args: argparse.Namespace, data: Data) -> int:
     jobs, left_out = runnable(planned_jobs(args), data)
+    if args.prepare:
+        print("bench: the data are ready; left out: " + (", ".join(left_out) or "nothing"))
+        return 0
     floor = None if args.no_limits else limits.build_floor()
     campaign = {
         "date": datetime.date.today().isoformat(),
         "commit": commit_name(),
         "machine": limits.describe_machine(),
-        "repeats": args.repeats,
+        "repeats": 0,
         "quick": args.quick,
         "left_out": left_out,
         "runs": [],
@@ -233,8 +242,9 @@ def run_campaign(args: argparse.Namespace, data: Data) -> int:
                 job.variant,
                 lambda job=job: run_job(job, data, args.seconds),
             )
-    shutil.rmtree(pack_target(data), ignore_errors=True)
-    write_results(args, campaign)
+        shutil.rmtree(pack_target(data), ignore_errors=True)
+        campaign["repeats"] = repeat + 1
+        write_results(args, campaign)  # a campaign that is stopped keeps the repeats it has done
     return 1 if any("error" in run for run in campaign["runs"]) else 0
 
 
@@ -265,6 +275,9 @@ def run_check(args: argparse.Namespace, data: Data) -> int:
 
 def main() -> int:
     args = arguments()
+    if args.render:
+        write_pages(args, json.loads(args.render.read_text()))
+        return 0
     data = Data(args.data, QUICK_IMAGES if args.quick else 4000)
     try:
         data.prepare_images()
