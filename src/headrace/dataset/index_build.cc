@@ -1,0 +1,254 @@
+// IndexDataset: stores the indexes of a source and one manifest. Order of writing: each index, by
+// temporary file and rename; then, when all of them are durable, the manifest in the same way. Who
+// opens the dataset meanwhile sees the old manifest; if an index of it was replaced, the checksum in
+// the manifest tells and the error says so.
+#include "headrace/dataset/index_build.h"
+
+#include <algorithm>
+#include <set>
+
+#include "headrace/base/text.h"
+
+namespace headrace::dataset {
+namespace {
+
+constexpr std::string_view kCreatedBy = "headrace " HEADRACE_VERSION;
+
+std::vector<std::string_view> PartsOf(std::string_view path) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin < path.size();) {
+    size_t end = std::min(path.find('/', begin), path.size());
+    std::string_view part = path.substr(begin, end - begin);
+    if (!part.empty() && part != ".") parts.push_back(part);
+    begin = end + 1;
+  }
+  return parts;
+}
+
+// The way from the folder `from` to `to`, by their texts: "out/x", "data" -> "../../data". Absolute
+// when `to` is. kInvalidArgument when the texts do not tell.
+Result<std::string> PathFrom(const std::string& from, const std::string& to) {
+  if (to.starts_with('/')) return to;
+  std::vector<std::string_view> here = PartsOf(from), there = PartsOf(to);
+  if (from.starts_with('/') || std::count(here.begin(), here.end(), "..") > 0)
+    return Error(Code::kInvalidArgument,
+                 "the indexes go to {}, from where {} cannot be named: give the data by an absolute "
+                 "path",
+                 from, to);
+  size_t common = 0;
+  while (common < here.size() && common < there.size() && here[common] == there[common]) ++common;
+  std::string path;
+  for (size_t i = common; i < here.size(); ++i) path += path.empty() ? ".." : "/..";
+  for (size_t i = common; i < there.size(); ++i)
+    path.append(path.empty() ? "" : "/").append(there[i]);
+  return path;
+}
+
+class DatasetIndexer {
+ public:
+  DatasetIndexer(FileSystem* fs, const IndexOptions& options, const Context& ctx)
+      : fs_(fs), options_(options), ctx_(ctx) {
+    report_.manifest.created_by = kCreatedBy;
+    report_.manifest.message = options.message;
+  }
+
+  Result<IndexReport> IndexTars(const std::vector<std::string>& paths);
+  Result<IndexReport> IndexFolder(const std::string& folder);
+  Result<IndexReport> IndexList(const std::string& list);
+
+ private:
+  Status FindBase(const std::vector<std::string>& paths);
+  Status AddTar(const std::string& path, std::set<std::string>* fields);
+  Status AddShard(BuiltIndex built, const std::string& name);
+  Result<IndexReport> IndexInPlace(Result<BuiltIndex> built, const std::string& name);
+  Status WriteFile(const std::string& path, const std::string& content);
+  Status Prepare();
+  Result<IndexReport> Publish();
+
+  FileSystem* fs_;
+  const IndexOptions& options_;
+  const Context& ctx_;
+  std::string data_folder_;  // shard names are relative to it
+  std::string output_;       // where manifest and indexes go
+  IndexReport report_;
+};
+
+Status DatasetIndexer::WriteFile(const std::string& path, const std::string& content) {
+  Status made = fs_->MakeDirectories(std::string(DirectoryName(path)));
+  if (made.ok()) made = fs_->WriteAtomically(path, AsBytes(content));
+  if (made.code() != Code::kPermissionDenied) return made;
+  return std::move(made).Prefix(
+      "the index cannot be written beside the data; give a folder for it with --output");
+}
+
+// Notes in the manifest where the data lies, when that is not beside it.
+Status DatasetIndexer::Prepare() {
+  if (!options_.output.empty()) output_ = options_.output;
+  if (output_ == data_folder_) return OkStatus();
+  std::string& base = report_.manifest.base;
+  if (output_ == JoinPath(data_folder_, kInPlaceFolder)) {
+    base = "..";
+  } else if (DirectoryName(output_) == JoinPath(data_folder_, kInPlaceFolder)) {
+    base = "../..";
+  } else {
+    HR_ASSIGN_OR_RETURN(base, PathFrom(output_, data_folder_));
+  }
+  return OkStatus();
+}
+
+// The folder that holds all the tars.
+Status DatasetIndexer::FindBase(const std::vector<std::string>& paths) {
+  data_folder_ = DirectoryName(paths.front());
+  bool together = true;
+  for (const std::string& path : paths) {
+    std::string_view folder = DirectoryName(path);
+    while (folder != data_folder_ && !folder.starts_with(data_folder_ + "/")) {
+      std::string_view parent = DirectoryName(data_folder_);
+      if (parent == data_folder_ || parent == "/" || parent == ".")
+        return Error(Code::kInvalidArgument,
+                     "{} and {} have no folder in common that could hold one dataset",
+                     paths.front(), path);
+      data_folder_ = std::string(parent);
+      together = false;
+    }
+    together = together && folder == data_folder_;
+  }
+  if (together || !options_.output.empty()) {
+    output_ = data_folder_;
+    return OkStatus();
+  }
+  return Error(Code::kFailedPrecondition,
+               "the tars lie in different folders, so one manifest has no natural place: say where "
+               "it and the indexes go with --output");
+}
+
+Status DatasetIndexer::AddShard(BuiltIndex built, const std::string& name) {
+  ManifestShard shard;
+  shard.name = name;
+  shard.index = name + std::string(kIndexSuffix);
+  shard.samples = built.num_samples;
+  shard.bytes = built.size_bytes;
+  shard.crc32c = built.shard_crc32c;
+  HR_RETURN_IF_ERROR(WriteFile(JoinPath(output_, shard.index), built.bytes));
+  HR_ASSIGN_OR_RETURN(auto reader, IndexReader::FromBytes(std::move(built.bytes), shard.index));
+  shard.index_header_crc32c = reader->header_crc32c();
+  report_.shards.push_back({.name = name,
+                            .num_skipped = built.num_skipped,
+                            .first_skipped = std::move(built.first_skipped),
+                            .scan = std::move(built.scan)});
+  report_.manifest.shards.push_back(std::move(shard));
+  return OkStatus();
+}
+
+Status DatasetIndexer::AddTar(const std::string& path, std::set<std::string>* fields) {
+  HR_RETURN_IF_ERROR(ctx_.Check());
+  HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(path));
+  HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildTarIndex(*file, options_.build, ctx_));
+  fields->insert(built.fields.begin(), built.fields.end());
+  std::string name = data_folder_ == "." && path.find('/') == std::string::npos
+                         ? path
+                         : path.substr(data_folder_ == "/" ? 1 : data_folder_.size() + 1);
+  HR_RETURN_IF_ERROR(CheckRelativeName(name));
+  return AddShard(std::move(built), name);
+}
+
+Result<IndexReport> DatasetIndexer::Publish() {
+  report_.manifest_path = JoinPath(output_, kManifestName);
+  HR_RETURN_IF_ERROR(WriteFile(report_.manifest_path, report_.manifest.ToJson()));
+  return std::move(report_);
+}
+
+Result<IndexReport> DatasetIndexer::IndexTars(const std::vector<std::string>& paths) {
+  HR_RETURN_IF_ERROR(FindBase(paths));
+  HR_RETURN_IF_ERROR(Prepare());
+  std::set<std::string> fields;
+  for (const std::string& path : paths) {
+    HR_RETURN_IF_ERROR(AddTar(path, &fields));
+    if (options_.progress) options_.progress(report_.shards.size(), paths.size());
+  }
+  report_.manifest.fields.assign(fields.begin(), fields.end());
+  if (report_.manifest.num_samples() == 0)
+    return Error(Code::kInvalidArgument,
+                 "no samples in {}: expected members named KEY.FIELD, such as 0001.jpg and 0001.cls",
+                 paths.front());
+  return Publish();
+}
+
+Result<IndexReport> DatasetIndexer::IndexInPlace(Result<BuiltIndex> built, const std::string& name) {
+  if (!built.ok()) return std::move(built).status();
+  HR_RETURN_IF_ERROR(Prepare());
+  report_.manifest.fields = std::move(built->fields);
+  report_.manifest.classes = std::move(built->classes);
+  HR_RETURN_IF_ERROR(AddShard(*std::move(built), name));
+  if (options_.progress) options_.progress(1, 1);
+  return Publish();
+}
+
+Result<IndexReport> DatasetIndexer::IndexFolder(const std::string& folder) {
+  data_folder_ = folder;
+  output_ = JoinPath(folder, kInPlaceFolder);
+  report_.manifest.kind = "folder";
+  return IndexInPlace(BuildFolderIndex(fs_, folder, options_.build, ctx_), "files");
+}
+
+Result<IndexReport> DatasetIndexer::IndexList(const std::string& list) {
+  data_folder_ = DirectoryName(list);
+  output_ = InPlaceFolderOfList(list);
+  report_.manifest.kind = "list";
+  return IndexInPlace(BuildListIndex(fs_, list, options_.build, ctx_), std::string(BaseName(list)));
+}
+
+std::string WithoutTrailingSlashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> ListTars(FileSystem* fs, const std::string& folder) {
+  HR_ASSIGN_OR_RETURN(auto entries, fs->List(folder));
+  std::vector<std::string> tars;
+  for (DirectoryEntry& entry : entries) {
+    bool tar = entry.name.ends_with(".tar") && entry.name.front() != '.';
+    if (tar && entry.kind != FileKind::kDirectory) tars.push_back(std::move(entry.name));
+  }
+  return tars;
+}
+
+bool IsListName(std::string_view path) {
+  return path.ends_with(".csv") || path.ends_with(".jsonl");
+}
+
+std::string InPlaceFolderOfList(const std::string& list) {
+  return JoinPath(JoinPath(DirectoryName(list), kInPlaceFolder), BaseName(list));
+}
+
+Result<IndexReport> IndexDataset(FileSystem* fs, std::span<const std::string> paths,
+                                 const IndexOptions& given, const Context& ctx) {
+  IndexOptions options = given;
+  options.output = WithoutTrailingSlashes(options.output);
+  DatasetIndexer indexer(fs, options, ctx);
+  std::vector<std::string> tars;
+  for (const std::string& given_path : paths) {
+    std::string path = WithoutTrailingSlashes(given_path);
+    HR_ASSIGN_OR_RETURN(FileInfo info, fs->Stat(path));
+    std::vector<std::string> names;
+    if (info.kind == FileKind::kDirectory) {
+      HR_ASSIGN_OR_RETURN(names, ListTars(fs, path));
+    }
+    for (const std::string& name : names) tars.push_back(JoinPath(path, name));
+    if (!names.empty()) continue;
+    bool in_place = info.kind == FileKind::kDirectory || IsListName(path);
+    if (in_place && paths.size() > 1)
+      return Error(Code::kInvalidArgument,
+                   "{} is no tar: a plain folder or a list is a dataset of its own, index it alone",
+                   path);
+    if (in_place)
+      return info.kind == FileKind::kDirectory ? indexer.IndexFolder(path) : indexer.IndexList(path);
+    tars.push_back(path);
+  }
+  if (tars.empty()) return Error(Code::kInvalidArgument, "nothing to index: no path was given");
+  return indexer.IndexTars(tars);
+}
+
+}  // namespace headrace::dataset

@@ -1,0 +1,196 @@
+// BuildTarIndex: groups the members of a tar into samples.
+#include <algorithm>
+
+#include "headrace/base/crc32c.h"
+#include "headrace/base/text.h"
+#include "headrace/dataset/index_build.h"
+#include "headrace/dataset/index_format.h"
+
+namespace headrace::dataset {
+namespace {
+
+constexpr size_t kReadBytes = 1 << 20;
+using index_format::kMaxFieldsOfSample;
+
+// Reads a file from start to end once, with the CRC32C of all of it and of ranges.
+class SequentialReader {
+ public:
+  SequentialReader(const RandomAccessFile& file, const Context& ctx)
+      : file_(file), ctx_(ctx), buffer_(kReadBytes) {}
+
+  // Returns the CRC32C of [begin, end), begin at or after the last call's end.
+  Result<uint32_t> ChecksumOf(uint64_t begin, uint64_t end) {
+    HR_RETURN_IF_ERROR(Advance(begin, nullptr));
+    uint32_t crc = 0;
+    HR_RETURN_IF_ERROR(Advance(end, &crc));
+    return crc;
+  }
+  Result<uint32_t> ChecksumOfFile() {
+    HR_RETURN_IF_ERROR(Advance(file_.size(), nullptr));
+    return whole_;
+  }
+
+ private:
+  Status Advance(uint64_t end, uint32_t* crc) {
+    while (at_ < end) {
+      HR_RETURN_IF_ERROR(ctx_.Check());
+      MutableBytes part = MutableBytes(buffer_).first(std::min<uint64_t>(kReadBytes, end - at_));
+      HR_RETURN_IF_ERROR(file_.ReadAt(at_, part, ctx_));
+      whole_ = Crc32c(part, whole_);
+      if (crc) *crc = Crc32c(part, *crc);
+      at_ += part.size();
+    }
+    return OkStatus();
+  }
+
+  const RandomAccessFile& file_;
+  const Context& ctx_;
+  std::vector<std::byte> buffer_;
+  uint64_t at_ = 0;
+  uint32_t whole_ = 0;
+};
+
+class TarIndexer {
+ public:
+  TarIndexer(const RandomAccessFile& file, const BuildOptions& options, const Context& ctx)
+      : file_(file), options_(options), ctx_(ctx), builder_(ShardKind::kTar), data_(file, ctx) {}
+
+  Result<BuiltIndex> Run() {
+    HR_ASSIGN_OR_RETURN(built_.scan,
+                        ScanTar(file_, ctx_, [this](const TarMember& m) { return Take(m); }));
+    HR_RETURN_IF_ERROR(FlushSample());
+    if (built_.scan.num_damaged > 0 && !options_.allow_damage) return DamageError();
+    HR_RETURN_IF_ERROR(CheckRepeatedKeys());
+    HR_ASSIGN_OR_RETURN(ShardIdentity identity, IdentifyShard(file_, ctx_));
+    if (options_.checksums) {
+      HR_ASSIGN_OR_RETURN(built_.shard_crc32c, data_.ChecksumOfFile());
+    }
+    built_.num_samples = builder_.num_samples();
+    built_.size_bytes = file_.size();
+    built_.fields = builder_.SortedFieldNames();
+    HR_ASSIGN_OR_RETURN(built_.bytes, builder_.Finish(identity));
+    return std::move(built_);
+  }
+
+ private:
+  struct Part {  // one member of the sample that is being put together
+    std::string field;
+    uint64_t header_offset, offset, length;
+    std::optional<uint32_t> crc32c;
+  };
+
+  Status Take(const TarMember& member);
+  Status TakeFile(const TarMember& member, std::string_view key, std::string_view field);
+  Status FlushSample();
+  Status CheckRepeatedKeys();
+  Status DamageError() const;
+  Status Refuse(Code code, uint64_t offset, std::string_view key, std::string message) const {
+    return Status(code, std::move(message))
+        .At({.file = file_.path(), .offset = offset, .key = std::string(key), .field = {}});
+  }
+
+  const RandomAccessFile& file_;
+  const BuildOptions& options_;
+  const Context& ctx_;
+  IndexBuilder builder_;
+  SequentialReader data_;
+  BuiltIndex built_;
+  std::string key_;
+  std::vector<Part> parts_;  // empty: no sample is open
+  size_t num_parts_ = 0;     // used ones; the others keep their strings' memory
+  std::vector<IndexBuilder::Field> fields_;
+  std::vector<uint64_t> sample_offsets_;  // of each sample's first header
+};
+
+Status TarIndexer::Take(const TarMember& member) {
+  if (member.kind == TarMemberKind::kSparse)
+    return Refuse(Code::kUnimplemented, member.header_offset, member.path,
+                  fmt::format("the member {} of {} is stored sparse, so its bytes are not one range. "
+                              "Make the tar again without --sparse, or use `headrace pack`",
+                              EscapeText(member.path), file_.path()));
+  std::string_view key, field;
+  if (member.kind == TarMemberKind::kFile && SplitMemberPath(member.path, &key, &field))
+    return TakeFile(member, key, field);
+  if (member.kind == TarMemberKind::kDirectory) return OkStatus();
+  if (built_.num_skipped++ == 0) built_.first_skipped = member.path;
+  return OkStatus();
+}
+
+Status TarIndexer::TakeFile(const TarMember& member, std::string_view key, std::string_view field) {
+  if (num_parts_ > 0 && key != key_) HR_RETURN_IF_ERROR(FlushSample());
+  if (num_parts_ == 0) key_ = key;
+  for (size_t i = 0; i < num_parts_; ++i) {
+    if (parts_[i].field != field) continue;
+    return Refuse(Code::kInvalidArgument, member.header_offset, key,
+                  fmt::format("{} has the field '{}' of sample {} twice, at offsets {} and {}: a "
+                              "sample may have each field once",
+                              file_.path(), EscapeText(field), EscapeText(key),
+                              parts_[i].header_offset, member.header_offset));
+  }
+  if (num_parts_ == kMaxFieldsOfSample)
+    return Refuse(Code::kInvalidArgument, member.header_offset, key,
+                  fmt::format("{} has more than {} members with the key {}: a sample has fewer fields",
+                              file_.path(), kMaxFieldsOfSample, EscapeText(key)));
+  if (num_parts_ == parts_.size()) parts_.emplace_back();
+  Part& part = parts_[num_parts_++];
+  part.field = field;
+  part.header_offset = member.header_offset;
+  part.offset = member.data_offset;
+  part.length = member.size_bytes;
+  part.crc32c.reset();
+  if (options_.checksums) {
+    HR_ASSIGN_OR_RETURN(part.crc32c, data_.ChecksumOf(part.offset, part.offset + part.length));
+  }
+  return OkStatus();
+}
+
+Status TarIndexer::FlushSample() {
+  if (num_parts_ == 0) return OkStatus();
+  fields_.clear();
+  for (size_t i = 0; i < num_parts_; ++i) {
+    const Part& part = parts_[i];
+    fields_.push_back({.name = part.field,
+                       .offset = part.offset,
+                       .length = part.length,
+                       .crc32c = part.crc32c,
+                       .in_index = false,
+                       .value = {}});
+  }
+  sample_offsets_.push_back(parts_[0].header_offset);
+  num_parts_ = 0;
+  return builder_.Add(key_, fields_)
+      .At({.file = file_.path(), .offset = sample_offsets_.back(), .key = key_, .field = {}});
+}
+
+Status TarIndexer::CheckRepeatedKeys() {
+  if (options_.repeated_keys == RepeatedKeys::kSeparate) return OkStatus();
+  auto repeated = builder_.FindRepeatedKey();
+  if (!repeated) return OkStatus();
+  std::string key(builder_.KeyOf(repeated->second));
+  uint64_t first = sample_offsets_[repeated->first], again = sample_offsets_[repeated->second];
+  return Refuse(Code::kInvalidArgument, again, key,
+                fmt::format("{} has members of sample {} at offset {} and again, after other samples, "
+                            "at offset {}: the members of a sample must stand together. Sort them "
+                            "when the tar is made (`tar --sort=name`), or use `headrace pack`",
+                            file_.path(), EscapeText(key), first, again));
+}
+
+Status TarIndexer::DamageError() const {
+  const TarDamage& first = built_.scan.damage.front();
+  return Refuse(
+      Code::kDataLoss, first.offset, "",
+      fmt::format("{} is damaged in {} place(s), first at offset {}: {}; reading could go on at "
+                  "offset {}. Get a good copy, or make an index of what is left with "
+                  "`headrace index --allow-damage`",
+                  file_.path(), built_.scan.num_damaged, first.offset, first.reason,
+                  first.resumed_at));
+}
+
+}  // namespace
+
+Result<BuiltIndex> BuildTarIndex(const RandomAccessFile& file, const BuildOptions& options,
+                                 const Context& ctx) {
+  return TarIndexer(file, options, ctx).Run();
+}
+
+}  // namespace headrace::dataset
