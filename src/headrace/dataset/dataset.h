@@ -1,6 +1,7 @@
 // A dataset version opened for reading: an ordered list of shards, each with an index, seen as one
-// array of samples 0..num_samples(). Immutable and thread-safe. Opening reads the manifest only;
-// the index of a shard is mapped at the first access to one of its samples.
+// array of samples 0..num_samples(). Immutable and thread-safe, also after fork(). Opening reads the
+// manifest only; the index of a shard is mapped at the first access to one of its samples, and its
+// data file is held against the index when it is first opened.
 //
 // What can be opened: a folder with a manifest (headrace.json); a tar file or a folder of tars
 // without one (indexed in memory from the headers, no checksums); a plain folder with one
@@ -18,6 +19,8 @@
 #include "headrace/base/bytes.h"
 #include "headrace/base/context.h"
 #include "headrace/base/status.h"
+#include "headrace/dataset/index.h"
+#include "headrace/dataset/manifest.h"
 #include "headrace/env/file.h"
 
 namespace headrace::dataset {
@@ -32,7 +35,8 @@ struct ShardInfo {
 };
 
 struct OpenOptions {
-  // Shards whose data file is kept open at once; lowered to what the process limit allows.
+  // Shards whose data file is kept open at once; lowered to a quarter of the process's limit. A file
+  // being read when it is dropped stays open until that read ends: at most one more per reader.
   uint32_t max_open_files = 256;
 };
 
@@ -42,6 +46,8 @@ struct FieldEntry {
   uint64_t offset = 0;  // in the shard's file; 0 for a file of its own or a value in the index
   uint64_t length = 0;  // bytes
   std::optional<uint32_t> crc32c;  // empty: not known yet
+  bool learned = false;   // crc32c comes from an earlier read, not from the index
+  bool in_index = false;  // the bytes are in the index itself: reading them does no I/O
 };
 
 // One field's bytes after Read.
@@ -52,8 +58,12 @@ struct FieldView {
 
 class Dataset {
  public:
-  // kNotFound, kDataLoss (manifest or index damaged: names file and offset), kFailedPrecondition
-  // (made by a newer version, or a shard that is missing or has another size than the manifest says).
+  //   kNotFound            nothing is there. Patterns like "*" are not expanded: says so.
+  //   kDataLoss            manifest or index damaged, or a tar without index damaged: file and offset.
+  //   kFailedPrecondition  made by a newer version; a shard or index that is missing (one listing of
+  //                        its folder tells); a list that changed after it was indexed.
+  //   kInvalidArgument     a folder without samples, a list or tar that cannot be read as one.
+  // Also the file system's failures. With a manifest O(shards) time; without one O(samples).
   static Result<std::shared_ptr<const Dataset>> Open(FileSystem* fs, const std::string& path,
                                                      const OpenOptions& options);
   virtual ~Dataset() = default;
@@ -64,12 +74,24 @@ class Dataset {
   virtual std::string_view kind() const = 0;  // "tar", "folder" or "list"
   virtual uint64_t num_samples() const = 0;
   virtual std::span<const ShardInfo> shards() const = 0;
+  // The manifest read, or the one that stands for a dataset that has none (its index names are
+  // then empty). Class names of a folder are manifest().classes.
+  virtual const Manifest& manifest() const = 0;
+  // The id of a shard's first sample; for shard = shards().size() the number of samples.
+  virtual uint64_t first_sample(size_t shard) const = 0;
   // Names of all fields in any sample, sorted by bytes. Known without touching an index.
   virtual std::span<const std::string> fields() const = 0;
   // The id of a field. kNotFound lists the fields there are.
   virtual Result<FieldId> FindField(std::string_view name) const = 0;
-  // The number of the sample with this key. kNotFound.
+  // The number of the first sample with this key. kNotFound. O(shards log samples); maps all indexes
+  // on the way.
   virtual Result<uint64_t> FindKey(std::string_view key) const = 0;
+  // The index of a shard, mapped at the first call; lives as long as the dataset. kDataLoss (damaged
+  // index), kFailedPrecondition (an index that is not the one the manifest names, or newer).
+  virtual Result<const IndexReader*> Index(size_t shard) const = 0;
+  // Opens a shard's data file and holds it against its index, without reading samples: for a check
+  // before the start. kNotFound, kDataLoss, kFailedPrecondition as for SampleReader::Read.
+  virtual Status CheckShard(size_t shard, const Context& ctx) const = 0;
 };
 
 struct ReadOptions {
@@ -102,13 +124,18 @@ class SampleReader {
 
   // Reads the wanted fields (empty = all) and checks their CRC32C. A field that the sample lacks is
   // simply not in the result.
-  //   kOutOfRange  no such sample.       kNotFound  the shard's or sample's file is gone.
-  //   kDataLoss    wrong checksum, short shard, damaged index. The Status has the whole Location.
+  //   kOutOfRange          no such sample.
+  //   kNotFound            the shard's or sample's file is gone.
+  //   kDataLoss            wrong checksum, a shard or file that is shorter than its index says, a
+  //                        damaged index. The Status has the whole Location.
+  //   kFailedPrecondition  the index belongs to another shard, or was made by a newer program.
+  //   kResourceExhausted   no memory or no descriptor for it.
   virtual Result<SampleView> Read(uint64_t sample_id, std::span<const FieldId> wanted,
                                   const Context& ctx) = 0;
 
   // Reads one field's bytes (entry from the last Locate) into `out` (entry.length bytes) and checks
-  // them. For callers that own the destination, so that the bytes are copied once.
+  // them. For callers that own the destination, so that the bytes are copied once. Failures as Read;
+  // kInvalidArgument when `out` has another size or the entry is not of the last Locate or Read.
   virtual Status ReadField(const FieldEntry& entry, MutableBytes out, const Context& ctx) = 0;
 
   // Nanoseconds spent reading and checking in the last Read or ReadField, and bytes read.

@@ -1,0 +1,186 @@
+// Dataset::Open: finds out what a path is and gathers the parts of an OpenDataset.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "headrace/base/crc32c.h"
+#include "headrace/base/text.h"
+#include "headrace/dataset/file_checksum.h"
+#include "headrace/dataset/index_build.h"
+#include "headrace/dataset/open_dataset.h"
+
+namespace headrace::dataset {
+namespace {
+
+using Parts = OpenDataset::Parts;
+
+// Names of a folder's entries; each folder is listed once.
+class Listings {
+ public:
+  explicit Listings(FileSystem* fs) : fs_(fs) {}
+  Result<bool> Has(const std::string& path) {
+    std::string folder(DirectoryName(path));
+    auto it = names_.find(folder);
+    if (it == names_.end()) {
+      std::set<std::string, std::less<>> names;
+      auto entries = fs_->List(folder);
+      if (!entries.ok() && entries.status().code() != Code::kNotFound)
+        return std::move(entries).status();
+      if (entries.ok())
+        for (DirectoryEntry& entry : *entries) names.insert(std::move(entry.name));
+      it = names_.emplace(std::move(folder), std::move(names)).first;
+    }
+    return it->second.count(BaseName(path)) > 0;
+  }
+
+ private:
+  FileSystem* fs_;
+  std::map<std::string, std::set<std::string, std::less<>>> names_;
+};
+
+Status CheckPresent(const Parts& parts, const std::string& manifest_path) {
+  Listings listings(parts.fs);
+  uint64_t num_missing = 0;
+  std::string first;
+  auto look = [&](const std::string& path) -> Status {
+    HR_ASSIGN_OR_RETURN(bool there, listings.Has(path));
+    if (!there && num_missing++ == 0) first = path;
+    return OkStatus();
+  };
+  for (const ManifestShard& shard : parts.manifest.shards) {
+    if (parts.manifest.kind == "tar")
+      HR_RETURN_IF_ERROR(look(JoinPath(parts.data_folder, shard.name)));
+    HR_RETURN_IF_ERROR(look(JoinPath(parts.index_folder, shard.index)));
+  }
+  if (num_missing == 0) return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "the manifest {} names {} file(s) that are not there, first {}. Copy them to it, or "
+               "make the manifest again with `headrace index`",
+               manifest_path, num_missing, first)
+      .At({.file = first, .offset = {}, .key = {}, .field = {}});
+}
+
+// A list that is read in place may have been edited after it was indexed.
+Status CheckListUnchanged(const Parts& parts) {
+  if (parts.manifest.kind != "list" || parts.manifest.shards.size() != 1) return OkStatus();
+  const ManifestShard& shard = parts.manifest.shards[0];
+  std::string list = JoinPath(parts.data_folder, shard.name);
+  HR_ASSIGN_OR_RETURN(uint32_t crc, ChecksumOfFile(parts.fs, list, Context()));
+  if (crc == shard.crc32c) return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "the list {} changed after it was indexed; make its index again with `headrace index`",
+               list)
+      .At({.file = list, .offset = {}, .key = {}, .field = {}});
+}
+
+Status OpenManifest(const std::string& manifest_path, Parts* parts) {
+  HR_ASSIGN_OR_RETURN(parts->manifest, Manifest::Load(parts->fs, manifest_path));
+  parts->index_folder = DirectoryName(manifest_path);
+  const std::string& base = parts->manifest.base;
+  parts->data_folder = base.empty()          ? parts->index_folder
+                       : base.front() == '/' ? base
+                                             : JoinPath(parts->index_folder, base);
+  HR_RETURN_IF_ERROR(CheckPresent(*parts, manifest_path));
+  return CheckListUnchanged(*parts);
+}
+
+// Adds a tar that no manifest names: by its sidecar index if it has one, else from its headers.
+Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string>* fields) {
+  std::string path = JoinPath(parts->data_folder, name);
+  std::string index_name = name + std::string(kIndexSuffix);
+  std::string index_path = JoinPath(parts->index_folder, index_name);
+  ManifestShard shard{.name = name, .index = {}, .samples = 0, .bytes = 0, .crc32c = {}};
+  std::unique_ptr<IndexReader> index;
+  if (parts->fs->Exists(index_path)) {
+    HR_ASSIGN_OR_RETURN(auto mapped, parts->fs->Map(index_path));
+    HR_ASSIGN_OR_RETURN(index, IndexReader::Open(std::move(mapped), index_path));
+    shard.index = index_name;
+  } else {
+    HR_ASSIGN_OR_RETURN(auto file, parts->fs->OpenForRead(path));
+    HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildTarIndex(*file, BuildOptions(), Context()));
+    HR_ASSIGN_OR_RETURN(index, IndexReader::FromBytes(std::move(built.bytes), path + " (headers)"));
+  }
+  shard.samples = index->num_samples();
+  shard.bytes = index->identity().size_bytes;
+  shard.index_header_crc32c = index->header_crc32c();
+  fields->insert(index->field_names().begin(), index->field_names().end());
+  parts->manifest.shards.push_back(std::move(shard));
+  parts->indexes.push_back(std::move(index));
+  return OkStatus();
+}
+
+Status OpenTars(const std::vector<std::string>& names, Parts* parts) {
+  std::set<std::string> fields;
+  for (const std::string& name : names) HR_RETURN_IF_ERROR(AddTarInPlace(name, parts, &fields));
+  parts->manifest.fields.assign(fields.begin(), fields.end());
+  if (parts->manifest.num_samples() > 0) return OkStatus();
+  return Error(Code::kInvalidArgument,
+               "no samples in {}: expected members named KEY.FIELD, such as 0001.jpg and 0001.cls",
+               parts->path);
+}
+
+Status OpenBuilt(BuiltIndex built, std::string kind, const std::string& name, Parts* parts) {
+  parts->manifest.kind = std::move(kind);
+  parts->manifest.fields = std::move(built.fields);
+  parts->manifest.classes = std::move(built.classes);
+  HR_ASSIGN_OR_RETURN(auto index, IndexReader::FromBytes(std::move(built.bytes),
+                                                         parts->path + " (read in place)"));
+  parts->manifest.shards.push_back({.name = name,
+                                    .index = {},
+                                    .samples = built.num_samples,
+                                    .bytes = built.size_bytes,
+                                    .crc32c = built.shard_crc32c,
+                                    .index_header_crc32c = index->header_crc32c()});
+  parts->indexes.push_back(std::move(index));
+  return OkStatus();
+}
+
+Status OpenFolder(const std::string& path, Parts* parts) {
+  for (const std::string& folder : {path, JoinPath(path, kInPlaceFolder)}) {
+    std::string manifest = JoinPath(folder, kManifestName);
+    if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
+  }
+  parts->data_folder = parts->index_folder = path;
+  HR_ASSIGN_OR_RETURN(std::vector<std::string> tars, ListTars(parts->fs, path));
+  if (!tars.empty()) return OpenTars(tars, parts);
+  HR_ASSIGN_OR_RETURN(BuiltIndex built,
+                      BuildFolderIndex(parts->fs, path, BuildOptions(), Context()));
+  return OpenBuilt(std::move(built), "folder", "files", parts);
+}
+
+Status OpenFile(const std::string& path, Parts* parts) {
+  parts->data_folder = parts->index_folder = DirectoryName(path);
+  std::string name(BaseName(path));
+  if (path.ends_with(".json")) return OpenManifest(path, parts);
+  if (!IsListName(path)) return OpenTars({name}, parts);
+  std::string manifest = JoinPath(InPlaceFolderOfList(path), kManifestName);
+  if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
+  HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildListIndex(parts->fs, path, BuildOptions(), Context()));
+  return OpenBuilt(std::move(built), "list", name, parts);
+}
+
+Status ExplainNotFound(Status status, const std::string& path) {
+  if (status.code() == Code::kNotFound && path.find_first_of("*?[{") != std::string::npos)
+    return std::move(status).Prefix(
+        "patterns are not expanded: give the folder that holds the shards");
+  return status;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Dataset>> Dataset::Open(FileSystem* fs, const std::string& path,
+                                                     const OpenOptions& options) {
+  Parts parts;
+  parts.fs = fs;
+  parts.path = path;
+  parts.max_open_files = options.max_open_files;
+  auto info = fs->Stat(path);
+  if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);
+  bool is_folder = info->kind == FileKind::kDirectory;
+  HR_RETURN_IF_ERROR(is_folder ? OpenFolder(path, &parts) : OpenFile(path, &parts));
+  auto dataset = std::make_shared<OpenDataset>(std::move(parts));
+  HR_RETURN_IF_ERROR(dataset->AdoptIndexes());
+  return std::shared_ptr<const Dataset>(std::move(dataset));
+}
+
+}  // namespace headrace::dataset

@@ -1,0 +1,350 @@
+#include <algorithm>
+#include <chrono>
+
+#include "headrace/base/crc32c.h"
+#include "headrace/base/text.h"
+#include "headrace/dataset/dataset.h"
+#include "headrace/dataset/open_dataset.h"
+
+namespace headrace::dataset {
+namespace {
+
+// Fields of one sample that lie this near to each other are read together.
+constexpr uint64_t kMaxGapBytes = 8 << 10;
+
+uint64_t NowNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
+class OpenSampleReader : public SampleReader {
+ public:
+  OpenSampleReader(std::shared_ptr<const OpenDataset> dataset, const ReadOptions& options)
+      : dataset_(std::move(dataset)), options_(options) {}
+
+  Result<SampleView> Locate(uint64_t sample_id) override;
+  Result<SampleView> Read(uint64_t sample_id, std::span<const FieldId> wanted,
+                          const Context& ctx) override;
+  Status ReadField(const FieldEntry& entry, MutableBytes out, const Context& ctx) override;
+  const Cost& last_cost() const override { return cost_; }
+  uint64_t memory_bytes() const override;
+
+ private:
+  // A field that is to be read: its place in entries_ and where its bytes go.
+  struct Pick {
+    uint32_t entry = 0;
+    uint64_t buffer_offset = 0;
+  };
+  // A stretch of the shard that one read gets.
+  struct Run {
+    uint64_t begin = 0, end = 0, buffer_offset = 0;
+  };
+
+  Status LocateSample(uint64_t sample_id);
+  void PickFields(std::span<const FieldId> wanted);
+  Status ReadTar(const Context& ctx);
+  Status ReadFiles(const Context& ctx);
+  Status ReadOneFile(uint32_t entry, MutableBytes out, bool has_spare_byte);
+  void PlanRuns();
+  Status Reserve(uint64_t bytes);
+  Status CheckRange(const FieldEntry& entry) const;
+  Status CheckBytes(uint32_t entry, Bytes bytes);
+  Status Fault(Code code, uint32_t entry, std::string message) const;
+  // Fills in what is unknown of a fault's place. `entry` = number of entries: the whole sample.
+  Status Place(Status status, uint32_t entry) const;
+  SampleView View() const {
+    return {.id = id_,
+            .key = sample_.key,
+            .shard = dataset_->shards()[shard_].name,
+            .entries = entries_,
+            .fields = views_};
+  }
+
+  const std::shared_ptr<const OpenDataset> dataset_;
+  const ReadOptions options_;
+  uint64_t id_ = 0;
+  uint32_t shard_ = 0;
+  bool located_ = false;
+  const OpenDataset::ShardState* state_ = nullptr;
+  LearnedChecksums* learned_ = nullptr;  // null: not needed for this sample
+  uint64_t first_ordinal_ = 0;
+  IndexSample sample_;
+  std::vector<FieldEntry> entries_;  // parallel to sample_.fields
+  std::vector<Pick> picks_;          // in the order of the result
+  std::vector<uint32_t> by_offset_;  // places in picks_
+  std::vector<Run> runs_;
+  std::vector<FieldView> views_;
+  std::string path_;  // of a field's own file
+  AlignedBuffer buffer_;
+  Cost cost_;
+};
+
+Status OpenSampleReader::Place(Status status, uint32_t entry) const {
+  if (status.ok()) return status;
+  Location location{.file = dataset_->shards()[shard_].name,
+                    .offset = {},
+                    .key = std::string(sample_.key),
+                    .field = {}};
+  if (entry < entries_.size()) {
+    location.field = dataset_->fields()[entries_[entry].field];
+    if (state_->index->kind() == ShardKind::kTar && !entries_[entry].in_index)
+      location.offset = entries_[entry].offset;
+  }
+  return std::move(status).At(std::move(location));
+}
+
+Status OpenSampleReader::Fault(Code code, uint32_t entry, std::string message) const {
+  return Place(Status(code, std::move(message)), entry);
+}
+
+Status OpenSampleReader::LocateSample(uint64_t sample_id) {
+  located_ = false;
+  if (sample_id >= dataset_->num_samples())
+    return Error(Code::kOutOfRange, "the dataset {} has {} samples, there is no number {}",
+                 dataset_->path(), dataset_->num_samples(), sample_id);
+  id_ = sample_id;
+  shard_ = dataset_->ShardOf(sample_id);
+  sample_.key = {};
+  entries_.clear();
+  views_.clear();
+  HR_ASSIGN_OR_RETURN(state_, dataset_->State(shard_));
+  HR_RETURN_IF_ERROR(Place(state_->index->Get(sample_id - dataset_->first_sample(shard_), &sample_,
+                                              &first_ordinal_),
+                           UINT32_MAX));
+  learned_ = nullptr;
+  for (size_t i = 0; i < sample_.fields.size(); ++i) {
+    const IndexField& field = sample_.fields[i];
+    FieldEntry& entry = entries_.emplace_back();
+    entry.field = state_->field_ids[field.name];
+    entry.offset = field.offset;
+    entry.length = field.length;
+    entry.crc32c = field.crc32c;
+    entry.in_index = field.in_index;
+    if (entry.crc32c || !options_.learn_checksums) continue;
+    if (!learned_) learned_ = dataset_->Learned(shard_, *state_);
+    entry.crc32c = learned_->Load(first_ordinal_ + i);
+    entry.learned = entry.crc32c.has_value();
+  }
+  located_ = true;
+  return OkStatus();
+}
+
+Result<SampleView> OpenSampleReader::Locate(uint64_t sample_id) {
+  HR_RETURN_IF_ERROR(LocateSample(sample_id));
+  return View();
+}
+
+void OpenSampleReader::PickFields(std::span<const FieldId> wanted) {
+  picks_.clear();
+  if (wanted.empty()) {
+    for (uint32_t i = 0; i < entries_.size(); ++i) picks_.push_back({i});
+    return;
+  }
+  for (FieldId field : wanted) {
+    for (uint32_t i = 0; i < entries_.size(); ++i)
+      if (entries_[i].field == field) picks_.push_back({i});
+  }
+}
+
+Result<SampleView> OpenSampleReader::Read(uint64_t sample_id, std::span<const FieldId> wanted,
+                                          const Context& ctx) {
+  cost_ = {};
+  HR_RETURN_IF_ERROR(LocateSample(sample_id));
+  PickFields(wanted);
+  bool is_tar = state_->index->kind() == ShardKind::kTar;
+  HR_RETURN_IF_ERROR(is_tar ? ReadTar(ctx) : ReadFiles(ctx));
+  for (const Pick& pick : picks_) {
+    const FieldEntry& entry = entries_[pick.entry];
+    Bytes bytes = entry.in_index ? AsBytes(sample_.fields[pick.entry].value)
+                                 : Bytes(buffer_.data() + pick.buffer_offset, entry.length);
+    HR_RETURN_IF_ERROR(CheckBytes(pick.entry, bytes));
+    views_.push_back({entry.field, bytes});
+  }
+  return View();
+}
+
+Status OpenSampleReader::CheckRange(const FieldEntry& entry) const {
+  uint64_t size = state_->index->identity().size_bytes;
+  if (entry.offset <= size && entry.length <= size - entry.offset) return OkStatus();
+  uint32_t number = static_cast<uint32_t>(&entry - entries_.data());
+  return Fault(Code::kDataLoss, number,
+               fmt::format("index {} names {} bytes at offset {} of a shard of {} bytes: it is "
+                           "damaged. Make it again with `headrace index`",
+                           state_->index->name(), entry.length, entry.offset, size));
+}
+
+Status OpenSampleReader::Reserve(uint64_t bytes) {
+  if (buffer_.Reserve(bytes)) return OkStatus();
+  return Fault(Code::kResourceExhausted, UINT32_MAX,
+               fmt::format("no memory for the {} bytes of the sample; raise the process's memory "
+                           "limit, or ask for fewer fields",
+                           bytes));
+}
+
+// Joins picked ranges that lie near each other, and gives each pick its place in the buffer.
+void OpenSampleReader::PlanRuns() {
+  by_offset_.clear();
+  for (uint32_t i = 0; i < picks_.size(); ++i)
+    if (!entries_[picks_[i].entry].in_index) by_offset_.push_back(i);
+  std::sort(by_offset_.begin(), by_offset_.end(), [this](uint32_t a, uint32_t b) {
+    return entries_[picks_[a].entry].offset < entries_[picks_[b].entry].offset;
+  });
+  runs_.clear();
+  for (uint32_t i : by_offset_) {
+    const FieldEntry& entry = entries_[picks_[i].entry];
+    uint64_t end = entry.offset + entry.length;
+    if (runs_.empty() || entry.offset > runs_.back().end + kMaxGapBytes) {
+      constexpr uint64_t kAlign = AlignedBuffer::kAlignment;
+      uint64_t used = runs_.empty() ? 0 : runs_.back().buffer_offset + runs_.back().end -
+                                              runs_.back().begin;
+      runs_.push_back({entry.offset, end, (used + kAlign - 1) / kAlign * kAlign});
+    }
+    Run& run = runs_.back();
+    run.end = std::max(run.end, end);
+    picks_[i].buffer_offset = run.buffer_offset + entry.offset - run.begin;
+  }
+}
+
+Status OpenSampleReader::ReadTar(const Context& ctx) {
+  for (const Pick& pick : picks_)
+    if (!entries_[pick.entry].in_index) HR_RETURN_IF_ERROR(CheckRange(entries_[pick.entry]));
+  PlanRuns();
+  if (runs_.empty()) return OkStatus();
+  uint64_t start = NowNs();
+  auto file = dataset_->File(shard_);
+  if (!file.ok()) return Place(std::move(file).status(), UINT32_MAX);
+  HR_RETURN_IF_ERROR(Reserve(runs_.back().buffer_offset + runs_.back().end - runs_.back().begin));
+  for (const Run& run : runs_) {
+    MutableBytes out(buffer_.data() + run.buffer_offset, run.end - run.begin);
+    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(run.begin, out, ctx), picks_[by_offset_[0]].entry));
+    cost_.bytes += out.size();
+  }
+  cost_.read_ns += NowNs() - start;
+  return OkStatus();
+}
+
+Status OpenSampleReader::ReadFiles(const Context& ctx) {
+  constexpr uint64_t kAlign = AlignedBuffer::kAlignment;
+  constexpr uint64_t kMaxFileBytes = uint64_t{1} << 46;
+  uint64_t total = 0;
+  for (Pick& pick : picks_) {
+    const FieldEntry& entry = entries_[pick.entry];
+    if (entry.in_index) continue;
+    if (entry.length > kMaxFileBytes)
+      return Fault(Code::kDataLoss, pick.entry,
+                   fmt::format("index {} names a file of {} bytes: it is damaged. Make it again with "
+                               "`headrace index`",
+                               state_->index->name(), entry.length));
+    pick.buffer_offset = total;
+    total += (entry.length + 1 + kAlign - 1) / kAlign * kAlign;
+  }
+  if (total == 0) return OkStatus();
+  uint64_t start = NowNs();
+  HR_RETURN_IF_ERROR(Reserve(total));
+  for (const Pick& pick : picks_) {
+    const FieldEntry& entry = entries_[pick.entry];
+    if (entry.in_index) continue;
+    HR_RETURN_IF_ERROR(Place(ctx.Check(), pick.entry));
+    MutableBytes out(buffer_.data() + pick.buffer_offset, entry.length + 1);
+    HR_RETURN_IF_ERROR(ReadOneFile(pick.entry, out, true));
+  }
+  cost_.read_ns += NowNs() - start;
+  return OkStatus();
+}
+
+// Reads the file of a field. With a spare byte in `out` a file that has grown is noticed.
+Status OpenSampleReader::ReadOneFile(uint32_t number, MutableBytes out, bool has_spare_byte) {
+  const FieldEntry& entry = entries_[number];
+  std::string_view name = sample_.fields[number].value;
+  Status inside = CheckRelativeName(name);
+  if (!inside.ok())
+    return Fault(Code::kDataLoss, number,
+                 fmt::format("index {} is damaged: {}", state_->index->name(), inside.message()));
+  path_.assign(dataset_->data_folder()).append("/").append(name);
+  auto found = dataset_->fs()->ReadInto(path_, out);
+  Location place{.file = path_, .offset = {}, .key = {}, .field = {}};
+  if (!found.ok()) return Place(std::move(found).status().At(std::move(place)), number);
+  cost_.bytes += *found;
+  if (*found == entry.length) return OkStatus();
+  const char* more = has_spare_byte && *found > entry.length ? "more than " : "";
+  place.offset = std::min<uint64_t>(*found, entry.length);
+  return Place(Error(Code::kDataLoss,
+                     "{} has {}{} bytes, its index says {}: it changed after it was indexed. Make the "
+                     "index again with `headrace index`",
+                     path_, more, std::min<uint64_t>(*found, entry.length), entry.length)
+                   .At(std::move(place)),
+               number);
+}
+
+Status OpenSampleReader::CheckBytes(uint32_t number, Bytes bytes) {
+  const FieldEntry& entry = entries_[number];
+  if (!options_.verify_checksums || entry.in_index) return OkStatus();
+  if (!entry.crc32c && !learned_) return OkStatus();
+  uint64_t start = NowNs();
+  uint32_t found = Crc32c(bytes);
+  cost_.checksum_ns += NowNs() - start;
+  if (!entry.crc32c) {
+    learned_->Store(first_ordinal_ + number, found);
+    return OkStatus();
+  }
+  if (found == *entry.crc32c) return OkStatus();
+  return Fault(Code::kDataLoss, number,
+               fmt::format("wrong checksum: the {} bytes of field '{}' have CRC32C {:08x}, expected "
+                           "{:08x} ({}). The data changed or is damaged: get a good copy of it",
+                           bytes.size(), EscapeText(dataset_->fields()[entry.field]), found,
+                           *entry.crc32c, entry.learned ? "learned at its first read" : "from the index"));
+}
+
+Status OpenSampleReader::ReadField(const FieldEntry& entry, MutableBytes out, const Context& ctx) {
+  cost_ = {};
+  auto known = std::find_if(entries_.begin(), entries_.end(), [&](const FieldEntry& e) {
+    return e.field == entry.field && e.offset == entry.offset && e.length == entry.length;
+  });
+  if (!located_ || known == entries_.end() || out.size() != entry.length)
+    return Error(Code::kInvalidArgument,
+                 "ReadField takes an entry of the last located sample and exactly its bytes: "
+                 "expected {}, got room for {}",
+                 entry.length, out.size());
+  uint32_t number = static_cast<uint32_t>(known - entries_.begin());
+  uint64_t start = NowNs();
+  if (known->in_index) {
+    std::string_view value = sample_.fields[number].value;
+    std::copy(value.begin(), value.end(), reinterpret_cast<char*>(out.data()));
+  } else if (state_->index->kind() == ShardKind::kTar) {
+    HR_RETURN_IF_ERROR(CheckRange(*known));
+    auto file = dataset_->File(shard_);
+    if (!file.ok()) return Place(std::move(file).status(), number);
+    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(known->offset, out, ctx), number));
+    cost_.bytes += out.size();
+  } else {
+    HR_RETURN_IF_ERROR(Place(ctx.Check(), number));
+    HR_RETURN_IF_ERROR(ReadOneFile(number, out, false));
+  }
+  cost_.read_ns += NowNs() - start;
+  return CheckBytes(number, out);
+}
+
+uint64_t OpenSampleReader::memory_bytes() const {
+  return buffer_.capacity() + sample_.fields.capacity() * sizeof(IndexField) +
+         entries_.capacity() * sizeof(FieldEntry) + picks_.capacity() * sizeof(Pick) +
+         by_offset_.capacity() * sizeof(uint32_t) + runs_.capacity() * sizeof(Run) +
+         views_.capacity() * sizeof(FieldView) + path_.capacity();
+}
+
+}  // namespace
+
+const FieldView* SampleView::Find(FieldId field) const {
+  for (const FieldView& view : fields)
+    if (view.field == field) return &view;
+  return nullptr;
+}
+
+std::unique_ptr<SampleReader> SampleReader::Create(std::shared_ptr<const Dataset> dataset,
+                                                   const ReadOptions& options) {
+  // Dataset::Open is the only maker of datasets.
+  return std::make_unique<OpenSampleReader>(std::static_pointer_cast<const OpenDataset>(dataset),
+                                            options);
+}
+
+}  // namespace headrace::dataset
