@@ -1,6 +1,6 @@
 """Makes the files of this folder: small images, and what Pillow and NumPy make of them.
 
-Run with Pillow and NumPy installed:  python make_golden.py
+Run with Pillow (12) and NumPy installed:  python make_golden.py
 Writes the input files, one .npy of expected pixels for each case, and cases.json, which lists them:
     {"file": ..., "transform": description for CreateTransform, "expected": ..., "max_difference": n}
 The expected pixels are Pillow's (uint8, NCHW or NHWC as the transform says). The versions that were
