@@ -40,9 +40,8 @@ Status Kill() {
 Result<std::function<Status()>> ActionFromText(std::string_view name, std::string_view action) {
   if (action == "kill") return std::function<Status()>(Kill);
   if (action == "error")
-    return std::function<Status()>([name = std::string(name)] {
-      return Error(Code::kIoError, "fault armed at {}", name);
-    });
+    return std::function<Status()>(
+        [name = std::string(name)] { return Error(Code::kIoError, "fault armed at {}", name); });
   return Error(Code::kInvalidArgument, "unknown action '{}': expected error or kill",
                EscapeText(action));
 }

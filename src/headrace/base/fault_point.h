@@ -4,8 +4,8 @@
 //   HR_RETURN_IF_ERROR(FaultPoint("pack.publish.before_rename"));
 //
 // A test arms a point in its process with ArmFault(), or in a child with the environment variable
-// HEADRACE_FAULTS="pack.publish.before_rename=kill,pack.shard.write=error@3" (from the third passage
-// on).
+// HEADRACE_FAULTS="pack.publish.before_rename=kill,pack.shard.write=error@3" (from the third
+// passage on).
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ constexpr size_t kMaxDepth = 64;
 // stack, so that hostile nesting costs no recursion.
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit TreeBuilder(size_t text_bytes) : text_bytes_(text_bytes) {}
+  explicit TreeBuilder(std::string_view text) : text_(text) {}
 
   bool null() override { return Put(Json()); }
   bool boolean(bool value) override { return Put(Json(value)); }
@@ -38,13 +38,16 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     open_.back().name = std::move(name);
     return true;
   }
-  bool parse_error(std::size_t position, const std::string& last_token,
-                   const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    constexpr int kNumberOutOfRange = 406;  // the library's number for it
     // The parser counts the byte that it did not expect, so its offset is one less.
     size_t offset = position > 0 ? position - 1 : 0;
-    std::string found = offset >= text_bytes_ ? "end of text" : "'" + EscapeText(last_token) + "'";
-    failure_ = Error(Code::kInvalidArgument, "not valid JSON at byte {}: unexpected {}", offset, found);
-    return false;
+    if (error.id == kNumberOutOfRange)
+      return Fail(fmt::format("a number in the JSON is out of range, before byte {}", position));
+    std::string found =
+        offset < text_.size() ? "'" + EscapeText(text_.substr(offset, 1)) + "'" : "end of text";
+    return Fail(fmt::format("not valid JSON at byte {}: unexpected {}", offset, found));
   }
 
   Status TakeFailure() { return std::move(failure_); }
@@ -100,7 +103,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     return std::string(*twice);
   }
 
-  size_t text_bytes_;
+  std::string_view text_;
   std::vector<Container> open_;
   Json root_;
   Status failure_;
@@ -115,11 +118,21 @@ void WriteString(std::string_view text, std::string* out) {
   *out += '"';
   for (char c : text) {
     switch (c) {
-      case '"': *out += "\\\""; break;
-      case '\\': *out += "\\\\"; break;
-      case '\n': *out += "\\n"; break;
-      case '\t': *out += "\\t"; break;
-      case '\r': *out += "\\r"; break;
+      case '"':
+        *out += "\\\"";
+        break;
+      case '\\':
+        *out += "\\\\";
+        break;
+      case '\n':
+        *out += "\\n";
+        break;
+      case '\t':
+        *out += "\\t";
+        break;
+      case '\r':
+        *out += "\\r";
+        break;
       default:
         if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
           *out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
@@ -221,7 +234,7 @@ Json::~Json() = default;
 
 Result<Json> Json::Parse(std::string_view text) {
   try {
-    TreeBuilder builder(text.size());
+    TreeBuilder builder(text);
     bool good = nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
     if (!good) return builder.TakeFailure();
     return builder.TakeRoot();

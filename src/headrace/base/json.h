@@ -21,12 +21,12 @@ class Json {
   using Object = std::vector<std::pair<std::string, Json>>;
 
   Json() : value_(nullptr) {}
-  Json(bool v) : value_(v) {}                 // NOLINT: implicit by design
-  Json(int v) : value_(int64_t{v}) {}         // NOLINT
-  Json(unsigned v) : value_(uint64_t{v}) {}   // NOLINT
-  Json(int64_t v) : value_(v) {}              // NOLINT
-  Json(uint64_t v) : value_(v) {}             // NOLINT
-  Json(double v) : value_(v) {}               // NOLINT
+  Json(bool v) : value_(v) {}                           // NOLINT: implicit by design
+  Json(int v) : value_(int64_t{v}) {}                   // NOLINT
+  Json(unsigned v) : value_(uint64_t{v}) {}             // NOLINT
+  Json(int64_t v) : value_(v) {}                        // NOLINT
+  Json(uint64_t v) : value_(v) {}                       // NOLINT
+  Json(double v) : value_(v) {}                         // NOLINT
   Json(const char* v) : value_(std::string(v)) {}       // NOLINT
   Json(std::string v) : value_(std::move(v)) {}         // NOLINT
   Json(std::string_view v) : value_(std::string(v)) {}  // NOLINT

@@ -5,9 +5,9 @@
 namespace headrace {
 
 namespace {
-constexpr std::string_view kNames[kNumStages] = {"plan",   "meta",      "fetch",   "cache",
-                                                 "read",   "checksum",  "decode",  "transform",
-                                                 "collate", "queue",    "copy",    "step"};
+constexpr std::string_view kNames[kNumStages] = {"plan",    "meta",     "fetch",  "cache",
+                                                 "read",    "checksum", "decode", "transform",
+                                                 "collate", "queue",    "copy",   "step"};
 constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // Only the owner writes, so a plain load and store is enough and cheaper than an atomic add.
@@ -38,7 +38,8 @@ uint64_t StageTotals::Percentile(double q) const {
   uint64_t seen = 0;
   for (size_t i = 0; i < histogram.size(); ++i) {
     seen += histogram[i];
-    if (static_cast<double>(seen) >= q * static_cast<double>(total)) return uint64_t{2} << i;
+    if (histogram[i] > 0 && static_cast<double>(seen) >= q * static_cast<double>(total))
+      return uint64_t{2} << i;
   }
   return uint64_t{2} << (histogram.size() - 1);
 }

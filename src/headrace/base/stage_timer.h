@@ -13,7 +13,18 @@ namespace headrace {
 
 // The stages of a batch, in the order in which a sample passes them.
 enum class Stage : uint8_t {
-  kPlan, kMeta, kFetch, kCache, kRead, kChecksum, kDecode, kTransform, kCollate, kQueue, kCopy, kStep,
+  kPlan,
+  kMeta,
+  kFetch,
+  kCache,
+  kRead,
+  kChecksum,
+  kDecode,
+  kTransform,
+  kCollate,
+  kQueue,
+  kCopy,
+  kStep,
 };
 inline constexpr size_t kNumStages = 12;
 std::string_view StageName(Stage stage);
@@ -26,7 +37,8 @@ struct StageTotals {
   uint64_t count = 0;
   std::array<uint64_t, 40> histogram{};
   void Add(const StageTotals& other);
-  // Returns the duration in ns below which the fraction `q` of the events lies (upper bucket edge).
+  // Returns the duration in ns below which the fraction `q` (0 to 1) of the events lies: the upper
+  // edge of the bucket; 0 without events. The last bucket also holds what is longer.
   uint64_t Percentile(double q) const;
 };
 using StageReport = std::array<StageTotals, kNumStages>;

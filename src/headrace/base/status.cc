@@ -38,19 +38,44 @@ int CodeToErrno(Code code) { return kCodes[static_cast<size_t>(code)].error; }
 
 Code CodeFromErrno(int error) {
   switch (error) {
-    case 0: return Code::kOk;
-    case ENOENT: case ENOTDIR: return Code::kNotFound;
-    case EEXIST: case ENOTEMPTY: return Code::kAlreadyExists;
-    case EACCES: case EPERM: case EROFS: return Code::kPermissionDenied;
-    case ENOSPC: case EDQUOT: case ENOMEM: case EMFILE: case ENFILE: case EFBIG:
+    case 0:
+      return Code::kOk;
+    case ENOENT:
+    case ENOTDIR:
+      return Code::kNotFound;
+    case EEXIST:
+    case ENOTEMPTY:
+      return Code::kAlreadyExists;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return Code::kPermissionDenied;
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+    case EMFILE:
+    case ENFILE:
+    case EFBIG:
       return Code::kResourceExhausted;
-    case EINVAL: case ENAMETOOLONG: case ELOOP: case EISDIR: return Code::kInvalidArgument;
-    case EBUSY: case ETXTBSY: return Code::kFailedPrecondition;
-    case EAGAIN: return Code::kUnavailable;
-    case ETIMEDOUT: return Code::kDeadlineExceeded;
-    case ECANCELED: return Code::kCancelled;
-    case ENOTSUP: case ENOSYS: return Code::kUnimplemented;
-    default: return Code::kIoError;
+    case EINVAL:
+    case ENAMETOOLONG:
+    case ELOOP:
+    case EISDIR:
+      return Code::kInvalidArgument;
+    case EBUSY:
+    case ETXTBSY:
+      return Code::kFailedPrecondition;
+    case EAGAIN:
+      return Code::kUnavailable;
+    case ETIMEDOUT:
+      return Code::kDeadlineExceeded;
+    case ECANCELED:
+      return Code::kCancelled;
+    case ENOTSUP:
+    case ENOSYS:
+      return Code::kUnimplemented;
+    default:
+      return Code::kIoError;
   }
 }
 

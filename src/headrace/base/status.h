@@ -1,9 +1,10 @@
 // Errors as values. Every call that can fail returns a Status or a Result<T>; both are
 // [[nodiscard]]. Exceptions stop at the borders to third-party code.
 //
-// A Status is a code of one numbered table, a message a person can act on, and, where the fault lies
-// in data, the place: shard, offset, key and field. Context is added on the way up with Prefix().
-// Values of these types may be moved between threads; one value is not for several threads at once.
+// A Status is a code of one numbered table, a message a person can act on, and, where the fault
+// lies in data, the place: shard, offset, key and field. Context is added on the way up with
+// Prefix(). Values of these types may be moved between threads; one value is not for several
+// threads at once.
 #pragma once
 
 #include <fmt/core.h>
@@ -22,20 +23,20 @@ namespace headrace {
 // The one table of error codes. Numbers are stable: they appear in JSON and in Python exceptions.
 enum class Code : uint16_t {
   kOk = 0,
-  kCancelled = 1,          // the caller asked to stop
-  kInvalidArgument = 2,    // the caller's values make no sense, whatever the state
-  kNotFound = 3,           // a file, key or member that should be there is not
-  kAlreadyExists = 4,      // a target that must not be there is
-  kPermissionDenied = 5,   // the operating system or a policy said no
-  kResourceExhausted = 6,  // a limit: memory, descriptors, disk space, pixels
-  kFailedPrecondition = 7, // the state does not fit: wrong version, wrong dataset, locked
-  kOutOfRange = 8,         // a position beyond the end
-  kUnimplemented = 9,      // understood, and not supported
-  kDataLoss = 10,          // bytes are missing or wrong: checksum, truncation, damage
-  kUnavailable = 11,       // may work later
-  kDeadlineExceeded = 12,  // the deadline of the Context passed
-  kInternal = 13,          // a bug of ours
-  kIoError = 14,           // the operating system reported an I/O fault
+  kCancelled = 1,           // the caller asked to stop
+  kInvalidArgument = 2,     // the caller's values make no sense, whatever the state
+  kNotFound = 3,            // a file, key or member that should be there is not
+  kAlreadyExists = 4,       // a target that must not be there is
+  kPermissionDenied = 5,    // the operating system or a policy said no
+  kResourceExhausted = 6,   // a limit: memory, descriptors, disk space, pixels
+  kFailedPrecondition = 7,  // the state does not fit: wrong version, wrong dataset, locked
+  kOutOfRange = 8,          // a position beyond the end
+  kUnimplemented = 9,       // understood, and not supported
+  kDataLoss = 10,           // bytes are missing or wrong: checksum, truncation, damage
+  kUnavailable = 11,        // may work later
+  kDeadlineExceeded = 12,   // the deadline of the Context passed
+  kInternal = 13,           // a bug of ours
+  kIoError = 14,            // the operating system reported an I/O fault
 };
 
 // Returns "data loss" for kDataLoss, and so on.
@@ -100,7 +101,7 @@ Status ErrnoError(int error, std::string_view what);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                           // NOLINT: implicit by design
+  Result(T value) : value_(std::move(value)) {}  // NOLINT: implicit by design
   Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }  // NOLINT
   // From anything that T can be made from, e.g. unique_ptr<Derived>.
   template <typename U, typename = std::enable_if_t<std::is_convertible_v<U&&, T> &&
@@ -112,14 +113,29 @@ class [[nodiscard]] Result {
   const Status& status() const& { return status_; }
   Status&& status() && { return std::move(status_); }
 
-  T& value() & { assert(ok()); return *value_; }
-  const T& value() const& { assert(ok()); return *value_; }
-  T&& value() && { assert(ok()); return *std::move(value_); }
+  T& value() & {
+    assert(ok());
+    return *value_;
+  }
+  const T& value() const& {
+    assert(ok());
+    return *value_;
+  }
+  T&& value() && {
+    assert(ok());
+    return *std::move(value_);
+  }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
   T&& operator*() && { return std::move(*this).value(); }
-  T* operator->() { assert(ok()); return &*value_; }
-  const T* operator->() const { assert(ok()); return &*value_; }
+  T* operator->() {
+    assert(ok());
+    return &*value_;
+  }
+  const T* operator->() const {
+    assert(ok());
+    return &*value_;
+  }
 
  private:
   Status status_;
@@ -129,10 +145,10 @@ class [[nodiscard]] Result {
 }  // namespace headrace
 
 // Returns the Status of `expression` to the caller unless it is OK.
-#define HR_RETURN_IF_ERROR(expression)                   \
-  do {                                                   \
-    ::headrace::Status hr_status_ = (expression);        \
-    if (!hr_status_.ok()) return hr_status_;             \
+#define HR_RETURN_IF_ERROR(expression)            \
+  do {                                            \
+    ::headrace::Status hr_status_ = (expression); \
+    if (!hr_status_.ok()) return hr_status_;      \
   } while (false)
 
 #define HR_CONCAT_INNER_(a, b) a##b

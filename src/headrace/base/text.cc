@@ -104,18 +104,28 @@ struct Unit {
 };
 constexpr uint64_t kKilo = 1000, kMega = kKilo * kKilo, kGiga = kMega * kKilo;
 constexpr Unit kSizeUnits[] = {
-    {"", 1},           {"b", 1},          {"k", kKilo},
-    {"kb", kKilo},     {"m", kMega},      {"mb", kMega},
-    {"g", kGiga},      {"gb", kGiga},     {"t", kGiga * kKilo},
-    {"tb", kGiga * kKilo},                {"p", kGiga * kMega},
-    {"pb", kGiga * kMega},                {"kib", uint64_t{1} << 10},
-    {"mib", uint64_t{1} << 20},           {"gib", uint64_t{1} << 30},
-    {"tib", uint64_t{1} << 40},           {"pib", uint64_t{1} << 50},
+    {"", 1},
+    {"b", 1},
+    {"k", kKilo},
+    {"kb", kKilo},
+    {"m", kMega},
+    {"mb", kMega},
+    {"g", kGiga},
+    {"gb", kGiga},
+    {"t", kGiga* kKilo},
+    {"tb", kGiga* kKilo},
+    {"p", kGiga* kMega},
+    {"pb", kGiga* kMega},
+    {"kib", uint64_t{1} << 10},
+    {"mib", uint64_t{1} << 20},
+    {"gib", uint64_t{1} << 30},
+    {"tib", uint64_t{1} << 40},
+    {"pib", uint64_t{1} << 50},
+    {"eib", uint64_t{1} << 60},
 };
 constexpr Unit kDurationUnits[] = {
-    {"", kGiga},      {"ns", 1},          {"us", kKilo},        {"ms", kMega},
-    {"s", kGiga},     {"m", 60 * kGiga},  {"min", 60 * kGiga},  {"h", 3600 * kGiga},
-    {"d", 86400 * kGiga},
+    {"", kGiga},       {"ns", 1},           {"us", kKilo},       {"ms", kMega},        {"s", kGiga},
+    {"m", 60 * kGiga}, {"min", 60 * kGiga}, {"h", 3600 * kGiga}, {"d", 86400 * kGiga},
 };
 
 template <size_t N>

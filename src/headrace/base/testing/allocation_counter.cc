@@ -1,0 +1,35 @@
+#include "headrace/base/testing/allocation_counter.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+extern "C" __attribute__((noinline)) void counting_hook() { asm volatile(""); }
+std::atomic<bool> counting{false};
+std::atomic<uint64_t> allocations{0};
+
+void* Allocate(size_t size) {
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed), counting_hook();
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(size_t size) { return Allocate(size); }
+void* operator new[](size_t size) { return Allocate(size); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+void operator delete[](void* p, size_t) noexcept { std::free(p); }
+
+namespace headrace::testing {
+
+AllocationCounter::AllocationCounter() {
+  allocations.store(0);
+  counting.store(true);
+}
+AllocationCounter::~AllocationCounter() { counting.store(false); }
+uint64_t AllocationCounter::count() const { return allocations.load(); }
+
+}  // namespace headrace::testing
