@@ -47,7 +47,7 @@ void WriteStderr(Bytes data) { (void)WriteAll(STDERR_FILENO, data); }
 void IgnoreBrokenPipes() { ::signal(SIGPIPE, SIG_IGN); }
 
 const std::atomic<bool>* CancelOnInterrupt() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = OnInterrupt;
   // The second signal finds the default action again. Blocking reads go on (SA_RESTART): the flag
   // is looked at between them.

@@ -60,9 +60,9 @@ class MappedFile {
 class SharedWords {
  public:
   virtual ~SharedWords() = default;
-  virtual size_t size() const = 0;  // words
-  virtual uint64_t Load(size_t i) const = 0;             // i < size()
-  virtual void Store(size_t i, uint64_t word) = 0;       // atomic; reaches the disk some time later
+  virtual size_t size() const = 0;                  // words
+  virtual uint64_t Load(size_t i) const = 0;        // i < size()
+  virtual void Store(size_t i, uint64_t word) = 0;  // atomic; reaches the disk some time later
 };
 
 // A file being written from its start. One thread at a time. Destroying it without Close() closes
@@ -112,9 +112,9 @@ class FileSystem {
 
   // Makes a new file; an existing one is truncated.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
-  // Opens a log: makes the file when it is missing; each Append goes to the end, in one write unless
-  // the disk is filling up, so that several processes can append lines. size() counts what this
-  // object appended.
+  // Opens a log: makes the file when it is missing; each Append goes to the end, in one write
+  // unless the disk is filling up, so that several processes can append lines. size() counts what
+  // this object appended.
   virtual Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) = 0;
   // Replaces `path` with `content` in one atomic step that survives a power cut once it returns:
   // writes a temporary file beside it, syncs it, renames it, syncs the directory. On failure the

@@ -20,11 +20,16 @@ std::string AdviceFor(int error) {
           OpenFileLimit());
     case ENFILE:
       return "too many open files on this machine; raise fs.file-max, or close other programs";
-    case ENOSPC: return "no space left on the device; free some, or choose another place";
-    case EDQUOT: return "the disk quota is used up; free some space, or choose another place";
-    case EFBIG: return "the file would pass the largest size allowed here (see 'ulimit -f')";
-    case ENOMEM: return "no memory left; free some, or raise the limit ('ulimit -v')";
-    default: return "";
+    case ENOSPC:
+      return "no space left on the device; free some, or choose another place";
+    case EDQUOT:
+      return "the disk quota is used up; free some space, or choose another place";
+    case EFBIG:
+      return "the file would pass the largest size allowed here (see 'ulimit -f')";
+    case ENOMEM:
+      return "no memory left; free some, or raise the limit ('ulimit -v')";
+    default:
+      return "";
   }
 }
 }  // namespace

@@ -29,7 +29,8 @@ FileKind KindFromMode(mode_t mode) {
 }
 
 Status NotAFile(const std::string& path, FileKind kind) {
-  std::string_view found = kind == FileKind::kDirectory ? "a directory" : "a pipe, socket or device";
+  std::string_view found =
+      kind == FileKind::kDirectory ? "a directory" : "a pipe, socket or device";
   return Error(Code::kInvalidArgument, "cannot read {}: expected a file, found {}",
                EscapeText(path), found);
 }
@@ -69,10 +70,11 @@ class PosixRandomAccessFile final : public RandomAccessFile {
   Status ReadAt(uint64_t offset, MutableBytes out, const Context& ctx) const override {
     HR_ASSIGN_OR_RETURN(size_t done, ReadSome(offset, out, ctx));
     if (done == out.size()) return OkStatus();
-    return Error(Code::kDataLoss,
-                 "the file ends at byte {}, expected {} bytes from byte {} on; it was cut short, or "
-                 "what points into it belongs to another file",
-                 done > 0 ? offset + done : std::min(offset, size_bytes_), out.size(), offset)
+    return Error(
+               Code::kDataLoss,
+               "the file ends at byte {}, expected {} bytes from byte {} on; it was cut short, or "
+               "what points into it belongs to another file",
+               done > 0 ? offset + done : std::min(offset, size_bytes_), out.size(), offset)
         .At({path_, offset, {}, {}});
   }
 
@@ -179,11 +181,16 @@ Status GiveSize(const Descriptor& file, size_t bytes, const std::string& path) {
 
 FileKind KindOfEntry(int directory, const dirent& entry) {
   switch (entry.d_type) {
-    case DT_REG: return FileKind::kRegular;
-    case DT_DIR: return FileKind::kDirectory;
-    case DT_LNK: return FileKind::kSymlink;
-    case DT_UNKNOWN: break;  // this file system keeps no kinds in its directories
-    default: return FileKind::kOther;
+    case DT_REG:
+      return FileKind::kRegular;
+    case DT_DIR:
+      return FileKind::kDirectory;
+    case DT_LNK:
+      return FileKind::kSymlink;
+    case DT_UNKNOWN:
+      break;  // this file system keeps no kinds in its directories
+    default:
+      return FileKind::kOther;
   }
   struct stat info;
   if (::fstatat(directory, entry.d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) return FileKind::kOther;
@@ -276,7 +283,8 @@ Result<std::vector<DirectoryEntry>> PosixFiles::List(const std::string& path) {
     if (!entry && errno != 0) return PathError(errno, "list", path);
     if (!entry) break;
     std::string_view name = entry->d_name;
-    if (name != "." && name != "..") entries.push_back({std::string(name), KindOfEntry(fd, *entry)});
+    if (name != "." && name != "..")
+      entries.push_back({std::string(name), KindOfEntry(fd, *entry)});
   }
   std::sort(entries.begin(), entries.end(),
             [](const DirectoryEntry& a, const DirectoryEntry& b) { return a.name < b.name; });

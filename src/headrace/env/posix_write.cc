@@ -79,9 +79,9 @@ Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& path, s
   constexpr int kAttempts = 1000;
   Status last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    *name = JoinPath(DirectoryName(path),
-                     fmt::format("{}{}-{}", kTemporaryPrefix, ::getpid(),
-                                 counter.fetch_add(1, std::memory_order_relaxed)));
+    *name =
+        JoinPath(DirectoryName(path), fmt::format("{}{}-{}", kTemporaryPrefix, ::getpid(),
+                                                  counter.fetch_add(1, std::memory_order_relaxed)));
     Result<Descriptor> file = OpenDescriptor(*name, O_WRONLY | O_CREAT | O_EXCL, "write");
     if (file.ok()) return std::make_unique<PosixWritableFile>(*name, std::move(file).value());
     last = std::move(file).status();

@@ -107,10 +107,11 @@ Result<std::unique_ptr<Thread>> Thread::Start(std::string name, std::function<vo
   int error = pthread_create(&rep->id, nullptr, RunThread, start.get());
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (error != 0)
-    return Error(Code::kResourceExhausted,
-                 "the system refused another thread ({}): ask for fewer threads, or raise the limit "
-                 "('ulimit -u', 'ulimit -v')",
-                 start->name);
+    return Error(
+        Code::kResourceExhausted,
+        "the system refused another thread ({}): ask for fewer threads, or raise the limit "
+        "('ulimit -u', 'ulimit -v')",
+        start->name);
   start.release();  // the thread owns it now
   thread->rep_ = std::move(rep);
   return thread;

@@ -13,10 +13,11 @@ namespace headrace {
 
 namespace {
 constexpr std::string_view kNames[kNumFileOperations] = {
-    "open for read", "read",   "map",         "open shared words", "read whole",
-    "read into",     "stat",   "list",        "create",            "append",
-    "sync",          "close",  "write atomically", "rename",       "remove",
-    "remove tree",   "make directories", "sync directory", "lock", "open for append"};
+    "open for read",    "read",           "map",    "open shared words",
+    "read whole",       "read into",      "stat",   "list",
+    "create",           "append",         "sync",   "close",
+    "write atomically", "rename",         "remove", "remove tree",
+    "make directories", "sync directory", "lock",   "open for append"};
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 Status DiskFull(const std::string& path) {
@@ -153,7 +154,8 @@ class FaultyFileSystem::Reader final : public RandomAccessFile {
 class FaultyFileSystem::Mapped final : public MappedFile {
  public:
   Mapped(Bytes bytes, Faults* faults, const std::string& path)
-      : content_(bytes.begin(), bytes.begin() + std::min<uint64_t>(bytes.size(), faults->End(path))) {
+      : content_(bytes.begin(),
+                 bytes.begin() + std::min<uint64_t>(bytes.size(), faults->End(path))) {
     faults->Damage(path, 0, content_);
   }
   Bytes bytes() const override { return content_; }

@@ -17,9 +17,26 @@
 namespace headrace {
 
 enum class FileOperation : uint8_t {
-  kOpenForRead, kRead, kMap, kOpenSharedWords, kReadWhole, kReadInto, kStat, kList,
-  kCreate, kAppend, kSync, kClose, kWriteAtomically, kRename, kRemove, kRemoveTree,
-  kMakeDirectories, kSyncDirectory, kLock, kOpenForAppend,
+  kOpenForRead,
+  kRead,
+  kMap,
+  kOpenSharedWords,
+  kReadWhole,
+  kReadInto,
+  kStat,
+  kList,
+  kCreate,
+  kAppend,
+  kSync,
+  kClose,
+  kWriteAtomically,
+  kRename,
+  kRemove,
+  kRemoveTree,
+  kMakeDirectories,
+  kSyncDirectory,
+  kLock,
+  kOpenForAppend,
 };
 inline constexpr size_t kNumFileOperations = 20;
 // "open for read" for kOpenForRead, and so on.

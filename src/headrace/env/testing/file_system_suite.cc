@@ -45,9 +45,9 @@ class Bench {
 
 MutableBytes Writable(std::string* text) { return std::as_writable_bytes(std::span(*text)); }
 
-#define EXPECT_CODE(expression, expected)                         \
-  do {                                                            \
-    Status got_ = (expression);                                   \
+#define EXPECT_CODE(expression, expected)                                          \
+  do {                                                                             \
+    Status got_ = (expression);                                                    \
     EXPECT_EQ(CodeName(got_.code()), CodeName(Code::expected)) << got_.ToString(); \
   } while (false)
 
@@ -428,10 +428,9 @@ class SuiteTest : public ::testing::Test {
 bool RegisterFileSystemSuite(const std::string& name, std::function<FileSystemUnderTest()> open) {
   std::string suite = "FileSystemSuite/" + name;
   for (const NamedTest& test : kTests)
-    ::testing::RegisterTest(suite.c_str(), test.name, nullptr, nullptr, __FILE__, __LINE__,
-                            [run = test.run, open]() -> ::testing::Test* {
-                              return new SuiteTest(run, open);
-                            });
+    ::testing::RegisterTest(
+        suite.c_str(), test.name, nullptr, nullptr, __FILE__, __LINE__,
+        [run = test.run, open]() -> ::testing::Test* { return new SuiteTest(run, open); });
   return true;
 }
 

@@ -15,9 +15,9 @@
 namespace headrace {
 
 struct FileSystemUnderTest {
-  FileSystem* files = nullptr;   // not owned
-  std::string root;              // an empty directory in which the test may do anything
-  std::shared_ptr<void> owner;   // whatever must live as long as the test
+  FileSystem* files = nullptr;  // not owned
+  std::string root;             // an empty directory in which the test may do anything
+  std::shared_ptr<void> owner;  // whatever must live as long as the test
 };
 
 // Registers the tests FileSystemSuite/<name>.<test> with GoogleTest. Returns true.

@@ -225,7 +225,8 @@ struct MemoryFileSystem::Machine {
       return PathError(EINVAL, "rename", what);
     if (!to.node || to.node == from.node) return OkStatus();
     if (!from.node->is_directory && to.node->is_directory) return PathError(EISDIR, "rename", what);
-    if (from.node->is_directory && !to.node->is_directory) return PathError(ENOTDIR, "rename", what);
+    if (from.node->is_directory && !to.node->is_directory)
+      return PathError(ENOTDIR, "rename", what);
     if (!to.node->names.empty()) return PathError(ENOTEMPTY, "rename", what);
     return OkStatus();
   }

@@ -1,11 +1,11 @@
 // A file system in memory that knows what a power cut loses. For tests only. Thread-safe.
 //
-// The model is the strictest that POSIX allows. Of a file's bytes only those survive that were there
-// at its last Sync; truncating an existing file (Create) is durable at once, its new bytes are not.
-// Of a directory's names only those survive that were there at its last SyncDirectory: a new file,
-// a removal and each side of a rename need a sync of *their* directory. A rename inside one
-// directory survives whole or not at all; one between two directories can lose the file when only
-// the source was synced.
+// The model is the strictest that POSIX allows. Of a file's bytes only those survive that were
+// there at its last Sync; truncating an existing file (Create) is durable at once, its new bytes
+// are not. Of a directory's names only those survive that were there at its last SyncDirectory: a
+// new file, a removal and each side of a rename need a sync of *their* directory. A rename inside
+// one directory survives whole or not at all; one between two directories can lose the file when
+// only the source was synced.
 //
 // A write boundary is a place where a power cut can part two changes: each Create (which makes or
 // truncates), Append, Sync, Rename, Remove, SyncDirectory, each directory made, and the making of a
@@ -38,8 +38,8 @@ namespace headrace {
 enum class Survival {
   kNothing,     // the worst case of the contract
   kEverything,  // as when only the process dies
-  kSome,        // a draw: a prefix of each directory's changes, part of each file's new bytes, whose
-                // end may read as zeros
+  kSome,  // a draw: a prefix of each directory's changes, part of each file's new bytes, whose
+          // end may read as zeros
 };
 
 class MemoryFileSystem final : public FileSystem {
@@ -57,7 +57,8 @@ class MemoryFileSystem final : public FileSystem {
   // Lets the power fail now.
   void PowerCut(Survival survival = Survival::kNothing, uint64_t seed = 0);
   bool power_is_off() const;
-  // Starts the machine again. Objects opened before the cut stay dead (kUnavailable); locks are free.
+  // Starts the machine again. Objects opened before the cut stay dead (kUnavailable); locks are
+  // free.
   void PowerOn();
 
   // From a cut until PowerOn() every call fails with kUnavailable.
