@@ -8,17 +8,17 @@ if(HEADRACE_PYTHON_IN_TREE)
         $<TARGET_FILE:headrace_native> ${_hr_package}/$<TARGET_FILE_NAME:headrace_native>
       DEPENDS headrace_native VERBATIM)
   endif()
-  if(TARGET headrace)
+  if(TARGET headrace_program)
     add_custom_target(headrace_program_in_tree ALL
       COMMAND ${CMAKE_COMMAND} -E make_directory ${_hr_package}/bin
-      COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:headrace> ${_hr_package}/bin/headrace
-      DEPENDS headrace VERBATIM)
+      COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE:headrace_program> ${_hr_package}/bin/headrace
+      DEPENDS headrace_program VERBATIM)
   endif()
 endif()
 
 if(TARGET headrace_native)
   install(TARGETS headrace_native LIBRARY DESTINATION headrace COMPONENT python)
 endif()
-if(TARGET headrace)
-  install(TARGETS headrace RUNTIME DESTINATION headrace/bin COMPONENT python)
+if(TARGET headrace_program)
+  install(TARGETS headrace_program RUNTIME DESTINATION headrace/bin COMPONENT python)
 endif()

@@ -44,7 +44,6 @@ if [ -z "$jobs" ]; then
   [ "$memory_jobs" -ge "$jobs" ] || jobs=$((memory_jobs > 1 ? memory_jobs : 1))
 fi
 
-source scripts/ccache.sh
 if [ ! -f $dir/build.ninja ] || [ "$(cat $dir/options 2>/dev/null)" != "${options[*]}" ]; then
   echo "build: configuring $dir"
   rm -rf $dir/CMakeCache.txt $dir/CMakeFiles

@@ -63,6 +63,7 @@ if [ -n "${inside_root:-}" ]; then inside "$inside_root"; exit; fi
 [ "$(id -u)" = 0 ] || fail "needs root (it makes a root file system and mounts)"
 command -v debootstrap >/dev/null || fail "needs debootstrap: apt-get install debootstrap"
 root=$(mktemp -d --tmpdir headrace-debian.XXXXXX)
+chmod 755 "$root"
 clean_up() {
   if [ $keep = yes ]; then say "kept: $root"; return; fi
   if findmnt -rno TARGET | grep -qF "$root"; then say "still mounted, not removed: $root"; return; fi

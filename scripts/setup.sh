@@ -21,6 +21,8 @@ fi
 
 # --- Debian packages -----------------------------------------------------------------------------
 
+apt_log=.cache/apt.log
+
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 may_install() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
 known_to_apt() { [ -n "$(apt-cache policy "$1" 2>/dev/null | grep 'Candidate: [^(]')" ]; }
@@ -66,13 +68,13 @@ choose_packages() {
 
 apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -q --no-install-recommends "$@" </dev/null
+    apt-get install -y -q --no-install-recommends "$@" </dev/null >>"$apt_log" 2>&1
 }
 
 apt_update() {
   say "refreshing the package lists (apt-get update)"
   # One unreachable extra source must not stop the rest: what matters is whether the install succeeds.
-  as_root apt-get update -q </dev/null || say "apt-get update reported errors; going on"
+  as_root apt-get update -q </dev/null >>"$apt_log" 2>&1 || say "apt-get update reported errors (in $apt_log); going on"
 }
 
 install_debian_packages() {
@@ -110,7 +112,10 @@ install_debian_packages() {
   say "installing Debian packages: ${wanted[*]}"
   if ! apt_install "${wanted[@]}"; then
     apt_update
-    apt_install "${wanted[@]}" || fail "apt-get could not install: ${wanted[*]}"
+    apt_install "${wanted[@]}" || {
+      tail -n 20 "$apt_log" >&2
+      fail "apt-get could not install: ${wanted[*]} (all it said: $apt_log)"
+    }
   fi
 }
 

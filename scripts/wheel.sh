@@ -5,7 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 out=${1:-dist}
 
-source scripts/ccache.sh
 scripts/setup.sh build wheel
 raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
