@@ -69,7 +69,7 @@ def check_python_tests(root: Path) -> list[Finding]:
     return [
         Finding(path, 1, f"pytest does not look here; it looks into: {', '.join(folders)}")
         for path in files(root, (".py",))
-        if path.name.startswith("test_") and path.parts[0] not in folders
+        if (path.stem.startswith("test_") or path.stem.endswith("_test")) and path.parts[0] not in folders
     ]
 
 
