@@ -83,7 +83,8 @@ Result<std::shared_ptr<Batch>> BatchPool::Take() {
 
 void BatchPool::Give(std::unique_ptr<Batch> batch) {
   MutexLock lock(&mu_);
-  if (idle_.size() < max_idle_) idle_.push_back(std::move(batch));
+  const bool small = IdleBytes() + batch->memory_bytes() <= max_idle_bytes_;
+  if (idle_.size() < max_idle_ && (idle_.empty() || small)) idle_.push_back(std::move(batch));
 }
 
 void BatchPool::Shrink() {
@@ -94,6 +95,10 @@ void BatchPool::Shrink() {
 
 uint64_t BatchPool::idle_bytes() const {
   MutexLock lock(&mu_);
+  return IdleBytes();
+}
+
+uint64_t BatchPool::IdleBytes() const {
   uint64_t bytes = 0;
   for (const auto& batch : idle_) bytes += batch->memory_bytes();
   return bytes;

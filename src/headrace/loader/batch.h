@@ -77,8 +77,14 @@ class Batch {
 // batch in the consumer's hands.
 class BatchPool : public std::enable_shared_from_this<BatchPool> {
  public:
-  BatchPool(std::vector<ColumnSpec> columns, uint64_t max_rows, size_t max_idle)
-      : columns_(std::move(columns)), max_rows_(max_rows), max_idle_(max_idle) {}
+  // Keeps one idle batch whatever its size, and up to `max_idle` while they hold at most
+  // `max_idle_bytes` together.
+  BatchPool(std::vector<ColumnSpec> columns, uint64_t max_rows, size_t max_idle,
+            uint64_t max_idle_bytes)
+      : columns_(std::move(columns)),
+        max_rows_(max_rows),
+        max_idle_bytes_(max_idle_bytes),
+        max_idle_(max_idle) {}
 
   // A cleared batch. kResourceExhausted when there is no memory for it.
   Result<std::shared_ptr<Batch>> Take() HR_EXCLUDES(mu_);
@@ -89,9 +95,11 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
 
  private:
   void Give(std::unique_ptr<Batch> batch) HR_EXCLUDES(mu_);
+  uint64_t IdleBytes() const HR_REQUIRES(mu_);
 
   const std::vector<ColumnSpec> columns_;
   const uint64_t max_rows_;
+  const uint64_t max_idle_bytes_;
   mutable Mutex mu_;  // leaf; no I/O under it
   size_t max_idle_ HR_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Batch>> idle_ HR_GUARDED_BY(mu_);

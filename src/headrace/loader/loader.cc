@@ -45,7 +45,8 @@ class LoaderImpl final : public Loader {
       : rows_(std::move(rows)),
         plan_(plan),
         options_(std::move(options)),
-        pool_(std::make_shared<BatchPool>(rows_->columns, plan_.MaxRows(), /*max_idle=*/1)),
+        pool_(std::make_shared<BatchPool>(rows_->columns, plan_.MaxRows(), kMaxInFlight,
+                                          options_.memory_bytes / 4)),
         quarantine_(std::move(quarantine)),
         budget_(options_.max_bad_samples, options_.max_bad_rate),
         fork_generation_(ForkGeneration()) {}

@@ -9,7 +9,7 @@ std::atomic<bool> counting{false};
 std::atomic<uint64_t> allocations{0};
 
 void* Allocate(size_t size) {
-  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed),;
+  if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* p = std::malloc(size)) return p;
   throw std::bad_alloc();
 }
