@@ -1,0 +1,437 @@
+// What only the real file system can show: limits, permissions, other processes, odd files. What it
+// shares with its doubles is in testing/file_system_suite.cc.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <set>
+
+#include "headrace/base/fault_point.h"
+#include "headrace/env/file.h"
+#include "headrace/env/process.h"
+#include "headrace/env/testing/child_process.h"
+#include "headrace/env/testing/temporary_directory.h"
+
+namespace headrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PosixFileTest : public ::testing::Test {
+ protected:
+  void Write(const std::string& path, std::string_view content) {
+    ASSERT_TRUE(files_->WriteAtomically(path, AsBytes(content)).ok());
+  }
+  std::string Read(const std::string& path) {
+    auto content = files_->ReadWhole(path, 1 << 20);
+    return content.ok() ? *content : content.status().ToString();
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    auto entries = files_->List(dir_.path());
+    if (!entries.ok()) return {entries.status().ToString()};
+    for (const DirectoryEntry& entry : *entries) names.push_back(entry.name);
+    return names;
+  }
+
+  FileSystem* const files_ = PosixFileSystem();
+  TemporaryDirectory dir_;
+};
+
+bool SetLimit(decltype(RLIMIT_NOFILE) which, rlim_t value) {
+  rlimit limit{value, value};
+  return ::setrlimit(which, &limit) == 0;
+}
+
+// In a child: 0 when `status` has this code and its text holds `part`.
+int Check(const Status& status, Code code, std::string_view part) {
+  std::string text = status.ToString();
+  if (status.code() == code && text.find(part) != std::string::npos) return 0;
+  std::fprintf(stderr, "found: %s\n", text.c_str());
+  return 1;
+}
+
+TEST_F(PosixFileTest, TooManyOpenFilesNamesTheLimit) {
+  Write(dir_ / "f", "x");
+  EXPECT_EQ(ExitOfChild([&] {
+              if (!SetLimit(RLIMIT_NOFILE, 64)) return 2;
+              std::vector<std::unique_ptr<RandomAccessFile>> open;
+              while (open.size() < 100) {
+                auto file = files_->OpenForRead(dir_ / "f");
+                if (file.ok()) {
+                  open.push_back(std::move(file).value());
+                  continue;
+                }
+                int bad = Check(file.status(), Code::kResourceExhausted, "limit 64");
+                std::byte out[1];
+                auto direct = files_->ReadInto(dir_ / "f", out);
+                bad += Check(direct.status(), Code::kResourceExhausted, "too many open files");
+                bad +=
+                    Check(files_->List(dir_.path()).status(), Code::kResourceExhausted, "ulimit");
+                open.clear();
+                return bad + (files_->OpenForRead(dir_ / "f").ok() ? 0 : 1);
+              }
+              return 3;
+            }),
+            0);
+}
+
+TEST_F(PosixFileTest, PermissionsAreTold) {
+  ASSERT_TRUE(files_->MakeDirectories(dir_ / "closed").ok());
+  Write(dir_ / "secret", "x");
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0755), 0);
+  ASSERT_EQ(::chmod((dir_ / "secret").c_str(), 0), 0);
+  ASSERT_EQ(::chmod((dir_ / "closed").c_str(), 0), 0);
+  EXPECT_EQ(ExitOfChild([&] {
+              if (!BecomeNobody()) return 2;
+              constexpr Code kDenied = Code::kPermissionDenied;
+              std::byte out[1];
+              std::string inside = dir_ / "closed/f";
+              int bad = Check(files_->OpenForRead(dir_ / "secret").status(), kDenied, "secret");
+              bad += Check(files_->ReadWhole(dir_ / "secret", 9).status(), kDenied, "secret");
+              bad += Check(files_->ReadInto(dir_ / "secret", out).status(), kDenied, "secret");
+              bad += Check(files_->Map(dir_ / "secret").status(), kDenied, "secret");
+              bad += Check(files_->Create(inside).status(), kDenied, inside);
+              bad += Check(files_->WriteAtomically(inside, {}), kDenied, inside);
+              bad += Check(files_->OpenSharedWords(inside, 1).status(), kDenied, inside);
+              bad += Check(files_->Lock(inside).status(), kDenied, inside);
+              bad += Check(files_->Stat(inside).status(), kDenied, inside);
+              bad += Check(files_->Remove(inside), kDenied, inside);
+              bad += Check(files_->Rename(inside, dir_ / "x"), kDenied, inside);
+              bad += Check(files_->MakeDirectories(inside), kDenied, inside);
+              bad += Check(files_->List(dir_ / "closed").status(), kDenied, "closed");
+              bad += Check(files_->RemoveTree(dir_ / "closed"), kDenied, "closed");
+              return bad;
+            }),
+            0);
+}
+
+TEST_F(PosixFileTest, AFullDiskIsAnErrorWithAdvice) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  auto file = files_->Create("/dev/full");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  EXPECT_EQ(Check((*file)->Append(AsBytes("x")), Code::kResourceExhausted, "no space left"), 0);
+  EXPECT_EQ((*file)->size(), 0u);
+  // The failure stays: nothing later may look as if the bytes were safe.
+  EXPECT_EQ((*file)->Sync().code(), Code::kResourceExhausted);
+  EXPECT_EQ((*file)->Close().code(), Code::kResourceExhausted);
+}
+
+TEST_F(PosixFileTest, AShortWriteIsContinuedUpToTheLimit) {
+  EXPECT_EQ(ExitOfChild([&] {
+              std::signal(SIGXFSZ, SIG_IGN);
+              if (!SetLimit(RLIMIT_FSIZE, 64)) return 2;
+              auto file = files_->Create(dir_ / "f");
+              int bad = file.ok() ? 0 : 1;
+              bad += Check((*file)->Append(AsBytes(std::string(100, 'x'))),
+                           Code::kResourceExhausted, "largest size");
+              return bad + ((*file)->size() == 64 ? 0 : 1);
+            }),
+            0);
+  EXPECT_EQ(Read(dir_ / "f"), std::string(64, 'x'));
+}
+
+TEST_F(PosixFileTest, AnAtomicWriteThatDoesNotFitLeavesTheOldFile) {
+  Write(dir_ / "f", "old");
+  EXPECT_EQ(ExitOfChild([&] {
+              std::signal(SIGXFSZ, SIG_IGN);
+              if (!SetLimit(RLIMIT_FSIZE, 64)) return 2;
+              return Check(files_->WriteAtomically(dir_ / "f", AsBytes(std::string(100, 'x'))),
+                           Code::kResourceExhausted, dir_ / "f");
+            }),
+            0);
+  EXPECT_EQ(Read(dir_ / "f"), "old");
+  EXPECT_EQ(Names(), std::vector<std::string>{"f"});
+}
+
+TEST_F(PosixFileTest, SharedWordsThatDoNotFitLeaveAnEmptyFile) {
+  EXPECT_EQ(ExitOfChild([&] {
+              std::signal(SIGXFSZ, SIG_IGN);
+              if (!SetLimit(RLIMIT_FSIZE, 64)) return 2;
+              return Check(files_->OpenSharedWords(dir_ / "w", 1000).status(),
+                           Code::kResourceExhausted, dir_ / "w");
+            }),
+            0);
+  EXPECT_EQ(files_->Stat(dir_ / "w")->size_bytes, 0u);
+  EXPECT_TRUE(files_->OpenSharedWords(dir_ / "w", 1000).ok());
+}
+
+TEST_F(PosixFileTest, SharedWordsHaveDiskSpaceBehindThem) {
+  ASSERT_TRUE(files_->OpenSharedWords(dir_ / "w", 100'000).ok());
+  struct stat info;
+  ASSERT_EQ(::stat((dir_ / "w").c_str(), &info), 0);
+  EXPECT_GE(info.st_blocks * 512, 800'000);
+}
+
+TEST_F(PosixFileTest, SharedWordsAreSharedWithChildrenAndOtherOpeners) {
+  auto words = files_->OpenSharedWords(dir_ / "w", 4);
+  ASSERT_TRUE(words.ok());
+  EXPECT_EQ(ExitOfChild([&] {
+              (*words)->Store(1, 11);  // through the inherited mapping
+              auto own = files_->OpenSharedWords(dir_ / "w", 4);
+              if (!own.ok()) return 1;
+              (*own)->Store(2, 22);
+              return 0;
+            }),
+            0);
+  EXPECT_EQ((*words)->Load(0), 0u);
+  EXPECT_EQ((*words)->Load(1), 11u);
+  EXPECT_EQ((*words)->Load(2), 22u);
+}
+
+TEST_F(PosixFileTest, ManyProcessesMayMakeTheSameSharedWords) {
+  constexpr size_t kProcesses = 8;
+  std::vector<std::unique_ptr<ChildProcess>> children;
+  for (size_t i = 0; i < kProcesses; ++i)
+    children.push_back(std::make_unique<ChildProcess>([&, i] {
+      auto words = files_->OpenSharedWords(dir_ / "w", 100'000);
+      if (!words.ok()) return Check(words.status(), Code::kOk, "");
+      (*words)->Store(i, i + 1);
+      return 0;
+    }));
+  for (auto& child : children) EXPECT_EQ(child->Wait(), 0);
+  auto words = files_->OpenSharedWords(dir_ / "w", 100'000);
+  for (size_t i = 0; i < kProcesses; ++i) EXPECT_EQ((*words)->Load(i), i + 1);
+}
+
+TEST_F(PosixFileTest, ALockHoldsAgainstOtherProcessesUntilTheHolderDies) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ChildProcess holder([&] {
+    auto lock = files_->Lock(dir_ / "lock");
+    if (!lock.ok() || ::write(ready[1], "x", 1) != 1) return 1;
+    while (true) ::pause();
+  });
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(files_->Lock(dir_ / "lock").status().code(), Code::kFailedPrecondition);
+  holder.Kill();
+  EXPECT_EQ(holder.Wait(), -SIGKILL);
+  EXPECT_TRUE(files_->Lock(dir_ / "lock").ok());
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+TEST_F(PosixFileTest, AnAtomicWriteKilledAtAnyPointLeavesOldOrNew) {
+  for (auto [point, expected] : {std::pair("before_sync", "old"), std::pair("before_rename", "old"),
+                                 std::pair("before_directory_sync", "new")}) {
+    Write(dir_ / "f", "old");
+    std::string fault = std::string("env.write_atomically.") + point + "=kill";
+    EXPECT_EQ(ExitOfChild([&] {
+                if (!ArmFaultsFromText(fault).ok()) return 2;
+                return files_->WriteAtomically(dir_ / "f", AsBytes("new")).ok() ? 0 : 1;
+              }),
+              -SIGKILL)
+        << point;
+    EXPECT_EQ(Read(dir_ / "f"), expected) << point;
+    for (const std::string& name : Names())
+      EXPECT_TRUE(name == "f" || name.starts_with(kTemporaryPrefix)) << name;
+  }
+  EXPECT_EQ(Names().size(), 3u);  // "f", and what the first two left
+}
+
+TEST_F(PosixFileTest, AnAtomicWriteThatFailsAtAnyPointRemovesItsTemporaryFile) {
+  Write(dir_ / "f", "old");
+  for (const char* point : {"before_sync", "before_rename"}) {
+    ArmFault(std::string("env.write_atomically.") + point, 1,
+             [] { return Error(Code::kIoError, "armed"); });
+    Status failed = files_->WriteAtomically(dir_ / "f", AsBytes("new"));
+    DisarmFaults();
+    EXPECT_EQ(Check(failed, Code::kIoError, "replacing " + (dir_ / "f")), 0);
+    EXPECT_EQ(Read(dir_ / "f"), "old");
+    EXPECT_EQ(Names(), std::vector<std::string>{"f"});
+  }
+}
+
+TEST_F(PosixFileTest, ATemporaryFileOfADeadProcessIsPassedOver) {
+  Write(dir_ / "f", "one");
+  // The next names that this process would take are taken: a killed one with our number made them.
+  for (int i = 0; i < 200; ++i) {
+    auto stale = files_->Create(dir_ / (std::string(kTemporaryPrefix) + std::to_string(::getpid()) +
+                                        "-" + std::to_string(i)));
+    ASSERT_TRUE(stale.ok());
+  }
+  EXPECT_TRUE(files_->WriteAtomically(dir_ / "f", AsBytes("two")).ok());
+  EXPECT_EQ(Read(dir_ / "f"), "two");
+  EXPECT_EQ(Names().size(), 201u);
+}
+
+TEST_F(PosixFileTest, PipesAndDevicesAreRefusedWithoutWaiting) {
+  ASSERT_EQ(::mkfifo((dir_ / "pipe").c_str(), 0666), 0);
+  for (const std::string& path : {dir_ / "pipe", std::string("/dev/null")}) {
+    EXPECT_EQ(Check(files_->OpenForRead(path).status(), Code::kInvalidArgument, "pipe, socket"), 0);
+    EXPECT_EQ(files_->Map(path).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(files_->ReadWhole(path, 9).status().code(), Code::kInvalidArgument);
+  }
+  EXPECT_EQ((*files_->List(dir_.path()))[0].kind, FileKind::kOther);
+  EXPECT_EQ(files_->Stat(dir_ / "pipe")->kind, FileKind::kOther);
+}
+
+TEST_F(PosixFileTest, SymbolicLinksAreFollowedToReadAndNotToRemove) {
+  ASSERT_TRUE(files_->MakeDirectories(dir_ / "target").ok());
+  Write(dir_ / "target/f", "F");
+  ASSERT_TRUE(files_->MakeDirectories(dir_ / "tree").ok());
+  ASSERT_EQ(::symlink("../target", (dir_ / "tree/link").c_str()), 0);
+  ASSERT_EQ(::symlink("nowhere", (dir_ / "dangling").c_str()), 0);
+  ASSERT_EQ(::symlink("loop", (dir_ / "loop").c_str()), 0);
+  EXPECT_EQ(Read(dir_ / "tree/link/f"), "F");
+  EXPECT_EQ((*files_->List(dir_ / "tree"))[0].kind, FileKind::kSymlink);
+  EXPECT_EQ(files_->Stat(dir_ / "tree/link")->kind, FileKind::kDirectory);
+  EXPECT_EQ(files_->Stat(dir_ / "dangling").status().code(), Code::kNotFound);
+  EXPECT_EQ(files_->OpenForRead(dir_ / "loop").status().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(files_->RemoveTree(dir_ / "tree").ok());
+  EXPECT_TRUE(files_->RemoveTree(dir_ / "dangling").ok());
+  EXPECT_TRUE(files_->Remove(dir_ / "loop").ok());
+  EXPECT_EQ(Read(dir_ / "target/f"), "F");
+  EXPECT_EQ(Names(), std::vector<std::string>{"target"});
+}
+
+TEST_F(PosixFileTest, AFileCutShortWhileOpenIsDataLoss) {
+  Write(dir_ / "f", std::string(1000, 'x'));
+  auto file = files_->OpenForRead(dir_ / "f");
+  ASSERT_TRUE(file.ok());
+  ASSERT_EQ(::truncate((dir_ / "f").c_str(), 300), 0);
+  std::vector<std::byte> out(500);
+  Status status = (*file)->ReadAt(100, out, {});
+  EXPECT_EQ(status.code(), Code::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ends at byte 300"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("500 bytes from byte 100"));
+  EXPECT_EQ((*file)->size(), 1000u);
+}
+
+TEST_F(PosixFileTest, FilesOfUnknownSizeAreReadWhole) {
+  auto content = files_->ReadWhole("/proc/self/maps", 1 << 24);
+  ASSERT_TRUE(content.ok()) << content.status().ToString();
+  EXPECT_THAT(*content, HasSubstr("[stack]"));
+  EXPECT_EQ(files_->ReadWhole("/proc/self/maps", 100).status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(PosixFileTest, MapsThatDoNotFitAreAnErrorWithAdvice) {
+  constexpr off_t kBytes = off_t{1} << 43;  // of which a process cannot map more than 16
+  ASSERT_TRUE(files_->Create(dir_ / "huge").ok());
+  if (::truncate((dir_ / "huge").c_str(), kBytes) != 0)
+    GTEST_SKIP() << "no files of 8 TiB on this file system";
+  std::vector<std::unique_ptr<MappedFile>> maps;
+  Status refused;
+  while (refused.ok() && maps.size() < 20) {
+    auto map = files_->Map(dir_ / "huge");
+    if (map.ok()) {
+      maps.push_back(std::move(map).value());
+    } else {
+      refused = std::move(map).status();
+    }
+  }
+  maps.clear();
+  EXPECT_EQ(Check(refused, Code::kResourceExhausted, "no memory"), 0);
+  EXPECT_TRUE(files_->Map(dir_ / "huge").ok());  // nothing was kept
+}
+
+TEST_F(PosixFileTest, ReadingAHugeFileWholeIsRefusedBeforeItIsRead) {
+  ASSERT_TRUE(files_->Create(dir_ / "huge").ok());
+  if (::truncate((dir_ / "huge").c_str(), off_t{1} << 40) != 0)
+    GTEST_SKIP() << "no files of 1 TiB on this file system";
+  EXPECT_EQ(Check(files_->ReadWhole(dir_ / "huge", 100).status(), Code::kResourceExhausted,
+                  "has 1099511627776 bytes, expected at most 100"),
+            0);
+}
+
+std::set<int> OpenDescriptors() {
+  std::set<int> open;
+  for (int fd = 0; fd < 1024; ++fd)
+    if (::fcntl(fd, F_GETFD) >= 0) open.insert(fd);
+  return open;
+}
+
+TEST_F(PosixFileTest, NoDescriptorSurvivesAnExec) {
+  Write(dir_ / "f", "x");
+  std::set<int> before = OpenDescriptors();
+  auto reader = files_->OpenForRead(dir_ / "f");
+  auto writer = files_->Create(dir_ / "g");
+  auto log = files_->OpenForAppend(dir_ / "h");
+  auto lock = files_->Lock(dir_ / "lock");
+  auto words = files_->OpenSharedWords(dir_ / "w", 1);
+  auto map = files_->Map(dir_ / "f");
+  ASSERT_TRUE(reader.ok() && writer.ok() && log.ok() && lock.ok() && words.ok() && map.ok());
+  size_t num_new = 0;
+  for (int fd : OpenDescriptors()) {
+    if (before.count(fd)) continue;
+    ++num_new;
+    EXPECT_TRUE(::fcntl(fd, F_GETFD) & FD_CLOEXEC) << fd;
+  }
+  EXPECT_EQ(num_new, 4u);  // maps and shared words need none
+}
+
+TEST_F(PosixFileTest, NoDescriptorIsLeftByFailures) {
+  Write(dir_ / "f", "0123456789");
+  auto held = files_->Lock(dir_ / "lock");
+  std::set<int> before = OpenDescriptors();
+  std::byte out[4];
+  EXPECT_FALSE(files_->OpenForRead(dir_.path()).ok());
+  EXPECT_FALSE(files_->Map(dir_.path()).ok());
+  EXPECT_FALSE(files_->ReadWhole(dir_ / "f", 5).ok());
+  EXPECT_FALSE(files_->ReadInto(dir_.path(), out).ok());
+  EXPECT_FALSE(files_->OpenSharedWords(dir_ / "f", 5).ok());
+  EXPECT_FALSE(files_->Lock(dir_ / "lock").ok());
+  EXPECT_FALSE(files_->List(dir_ / "f").ok());
+  EXPECT_FALSE(files_->WriteAtomically(dir_.path(), {}).ok());
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+TEST_F(PosixFileTest, LinesOfSeveralProcessesDoNotMix) {
+  constexpr int kProcesses = 4, kLines = 200;
+  std::vector<std::unique_ptr<ChildProcess>> children;
+  for (int i = 0; i < kProcesses; ++i)
+    children.push_back(std::make_unique<ChildProcess>([&, i] {
+      auto log = files_->OpenForAppend(dir_ / "log");
+      if (!log.ok()) return 1;
+      std::string line =
+          std::string(50 + static_cast<size_t>(i), static_cast<char>('a' + i)) + "\n";
+      for (int n = 0; n < kLines; ++n)
+        if (!(*log)->Append(AsBytes(line)).ok()) return 1;
+      return 0;
+    }));
+  for (auto& child : children) EXPECT_EQ(child->Wait(), 0);
+  std::string text = Read(dir_ / "log");
+  int counts[kProcesses] = {};
+  for (size_t at = 0; at < text.size();) {
+    size_t end = text.find('\n', at);
+    size_t who = static_cast<size_t>(text[at] - 'a');
+    ASSERT_EQ(text.substr(at, end - at), std::string(50 + who, text[at]));
+    ++counts[who];
+    at = end + 1;
+  }
+  EXPECT_THAT(counts, ::testing::Each(kLines));
+}
+
+TEST_F(PosixFileTest, ReadersInManyThreadsSeeTheirOwnRanges) {
+  std::string content;
+  for (int i = 0; i < 10'000; ++i) content += static_cast<char>('a' + i % 26);
+  Write(dir_ / "f", content);
+  auto file = files_->OpenForRead(dir_ / "f");
+  ASSERT_TRUE(file.ok());
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::unique_ptr<Thread>> threads;
+    for (size_t t = 0; t < 4; ++t) {
+      auto thread = Thread::Start("reader", [&, t] {
+        std::string out(100, '?');
+        for (size_t i = 0; i < 500; ++i) {
+          size_t offset = (i * 37 + t * 1000) % (content.size() - out.size());
+          Status read = (*file)->ReadAt(offset, std::as_writable_bytes(std::span(out)), {});
+          if (!read.ok() || out != content.substr(offset, out.size())) ++wrong;
+        }
+      });
+      ASSERT_TRUE(thread.ok());
+      threads.push_back(std::move(thread).value());
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace headrace
