@@ -1,0 +1,5 @@
+# The writing side of the module, included by its CMakeLists.txt.
+target_sources(headrace_dataset PRIVATE
+  pack.cc pack_layout.cc pack_list.cc pack_shard.cc pack_source.cc pack_staging.cc
+  verify.cc)
+headrace_test(pack_test SOURCES pack_test.cc USES dataset env_testing)

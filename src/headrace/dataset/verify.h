@@ -1,0 +1,55 @@
+// Reads a data set again, whole, and holds every byte against every checksum there is: manifest,
+// indexes, fields, and the shards' files between the fields. Any thread; works with threads of its
+// own.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/base/context.h"
+#include "headrace/base/status.h"
+#include "headrace/dataset/dataset.h"
+#include "headrace/env/file.h"
+
+namespace headrace::dataset {
+
+struct VerifyProgress {
+  std::atomic<uint64_t> samples{0}, bytes{0};              // done
+  std::atomic<uint64_t> total_samples{0}, total_bytes{0};  // 0 until known
+};
+
+struct VerifyOptions {
+  bool learn = false;    // compute and keep the checksums that are missing
+  uint32_t threads = 0;  // 0 = one for each processor
+  VerifyProgress* progress = nullptr;  // may be null; not owned
+};
+
+// What was found of one shard. Fields are counted once each.
+struct ShardVerdict {
+  std::string name;
+  uint64_t samples = 0;
+  uint64_t bytes = 0;       // read
+  uint64_t checked = 0;     // fields that match a checksum
+  uint64_t learned = 0;     // fields whose checksum was missing and is kept now
+  uint64_t unverified = 0;  // fields that were read and have no checksum to be held against
+  uint64_t damaged = 0;     // fields that are wrong or cannot be read, and faults of the shard
+};
+
+struct VerifyReport {
+  // Most faults listed; more are counted only.
+  static constexpr size_t kMaxFaults = 10'000;
+
+  std::vector<ShardVerdict> shards;
+  std::vector<Status> faults;  // in the order of shards and offsets, with their places
+  uint64_t num_faults = 0;
+};
+
+// Verifies `dataset`. Damage is in the report and no failure; a fault of the machine is one:
+// kPermissionDenied, kResourceExhausted, kCancelled.
+Result<VerifyReport> Verify(FileSystem* fs, std::shared_ptr<const Dataset> dataset,
+                            const VerifyOptions& options, const Context& ctx);
+
+}  // namespace headrace::dataset
