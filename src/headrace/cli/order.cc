@@ -56,9 +56,10 @@ class OrderCommand final : public Command {
                          const SampleAt& sample_at) const;
 
   std::string path_, tail_ = "drop", class_field_ = "cls";
-  uint64_t seed_ = 0, epoch_ = 0, global_batch_ = 0, world_size_ = 1, from_batch_ = 0;
+  uint64_t seed_ = 0, epoch_ = 0, world_size_ = 1, from_batch_ = 0;
   uint64_t lanes_ = 0, window_ = 0;
-  std::optional<uint64_t> rank_, batches_;
+  std::optional<uint64_t> given_batch_, rank_, batches_;
+  uint64_t global_batch_ = 0;  // given_batch_, once it was checked
   bool no_shuffle_ = false, stats_ = false, ids_ = false;
 
   std::shared_ptr<const dataset::Dataset> dataset_;
@@ -71,7 +72,8 @@ void OrderCommand::Declare(Arguments* arguments) {
   arguments->Text("dataset", &path_, "The data set");
   arguments->Count("--seed", &seed_, "The loader's seed");
   arguments->Count("--epoch", &epoch_, "The epoch, from 0");
-  arguments->Count("-b,--global-batch-size", &global_batch_, "Samples of a batch over all ranks");
+  arguments->Count("-b,--global-batch-size", &given_batch_,
+                   "Samples of a batch over all ranks; always needed");
   arguments->Count("--world-size", &world_size_, "Number of ranks");
   arguments->Count("--rank", &rank_, "Print this rank's rows; without it those of all ranks");
   arguments->Count("--from-batch", &from_batch_, "First batch to print");
@@ -99,7 +101,7 @@ void OrderCommand::Declare(Arguments* arguments) {
 }
 
 Status OrderCommand::CheckOptions() const {
-  if (global_batch_ == 0) {
+  if (given_batch_.value_or(0) == 0) {
     return Status(
         Code::kInvalidArgument,
         "--global-batch-size is needed, 1 or more: the samples of a batch over all ranks");
@@ -150,6 +152,7 @@ Result<OrderCommand::Range> OrderCommand::FindRange(const BatchPlan& plan) const
 
 Result<ExitCode> OrderCommand::Run(Session* session) {
   HR_RETURN_IF_ERROR(CheckOptions());
+  global_batch_ = *given_batch_;
   HR_ASSIGN_OR_RETURN(dataset_, dataset::Dataset::Open(session->fs, path_, {}));
   for (const auto& shard : dataset_->shards()) shard_samples_.push_back(shard.num_samples);
   HR_ASSIGN_OR_RETURN(const Order order, MakeOrder());

@@ -1,0 +1,57 @@
+// The subcommands of the `headrace` program: one file each, and one table that names them all
+// (commands.cc). To add one, write its file with a Make function, declare that here, and add a line
+// to the table and to CMakeLists.txt. A command runs in the main thread.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "headrace/base/context.h"
+#include "headrace/base/status.h"
+#include "headrace/cli/arguments.h"
+#include "headrace/cli/exit_code.h"
+#include "headrace/cli/output.h"
+#include "headrace/env/file.h"
+
+namespace headrace::cli {
+
+// What a command works with. --json and --quiet are declared for every command.
+struct Session {
+  FileSystem* fs = nullptr;
+  Context ctx;
+  Output* out = nullptr;
+  bool json = false;   // print one JSON value and nothing else
+  bool quiet = false;  // no progress and no notes on standard error
+};
+
+class Command {
+ public:
+  virtual ~Command() = default;
+  // Declares what the command takes. The members it names are filled before Run.
+  virtual void Declare(Arguments* arguments) = 0;
+  // Does the work. A Status becomes one line on standard error and the exit code for it.
+  virtual Result<ExitCode> Run(Session* session) = 0;
+};
+
+struct CommandEntry {
+  std::string_view name;
+  std::string_view summary;
+  std::unique_ptr<Command> (*make)();
+};
+// In the order of the help.
+std::span<const CommandEntry> AllCommands();
+
+std::unique_ptr<Command> MakePackCommand();
+std::unique_ptr<Command> MakeIndexCommand();
+std::unique_ptr<Command> MakeLsCommand();
+std::unique_ptr<Command> MakeCatCommand();
+std::unique_ptr<Command> MakeVerifyCommand();
+std::unique_ptr<Command> MakeOrderCommand();
+std::unique_ptr<Command> MakeBenchCommand();
+std::unique_ptr<Command> MakeVersionCommand();
+
+// One line on standard error: "headrace: text". Not printed with --quiet.
+void Note(const Session& session, std::string_view text);
+
+}  // namespace headrace::cli

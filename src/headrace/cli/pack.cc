@@ -1,0 +1,135 @@
+#include <chrono>
+
+#include "headrace/base/text.h"
+#include "headrace/cli/commands.h"
+#include "headrace/cli/progress_line.h"
+#include "headrace/dataset/pack.h"
+
+namespace headrace::cli {
+namespace {
+
+constexpr size_t kMaxNotes = 5;
+
+class PackCommand final : public Command {
+ public:
+  void Declare(Arguments* arguments) override;
+  Result<ExitCode> Run(Session* session) override;
+
+ private:
+  void NoteLeftOut(const Session& session, const dataset::PackReport& report) const;
+  void PrintReport(Session* session, const dataset::PackReport& report, double seconds) const;
+  Json ReportJson(const dataset::PackReport& report, double seconds) const;
+
+  std::vector<std::string> paths_;
+  dataset::PackOptions options_;
+  uint64_t threads_ = 0;
+  std::string on_error_ = "raise";
+  bool no_fsync_ = false;
+};
+
+void PackCommand::Declare(Arguments* arguments) {
+  arguments->Texts("paths", &paths_, 2,
+                   "SOURCE... DESTINATION: one folder, one .csv or .jsonl list, one data set, or "
+                   "any number of tars; then the folder to make");
+  arguments->Size("--shard-size", &options_.shard_bytes, "Most bytes of a shard");
+  arguments->Count("--shard-samples", &options_.shard_samples,
+                   "Most samples of a shard; 0 for no limit");
+  arguments->Count("--shuffle", &options_.shuffle_seed,
+                   "Mix the samples over the shards with this seed; without it the source's order "
+                   "is kept");
+  arguments->Count("--threads", &threads_, "Shards written at once; 0 for one a processor");
+  arguments->Flag("--overwrite", &options_.overwrite,
+                  "Replace the data set at the destination, in one step at the end");
+  arguments->Choice("--on-error", &on_error_, {"raise", "skip"},
+                    "What a sample that cannot be read does: end the pack, or be left out and "
+                    "listed");
+  arguments->Flag("--no-fsync", &no_fsync_,
+                  "Do not wait for the disk; a power cut soon after may lose the data set");
+  arguments->Text("--message", &options_.message, "A note to keep in the manifest");
+  arguments->Note(
+      "The result is WebDataset-compatible tars, an index beside each, and headrace.json, which is "
+      "put\nin place last. Stopped at any point, the destination is as it was before; the same "
+      "command goes on\nfrom the shards that are finished. The bytes do not depend on --threads.");
+  arguments->Example("headrace pack photos/ packed/",
+                     "photos/CLASS/NAME.jpg becomes samples with the fields jpg and cls");
+  arguments->Example("headrace pack --shuffle 1 --shard-size 64MiB photos/ packed/",
+                     "Classes mixed over small shards: good for training");
+  arguments->Example("headrace pack part-*.tar packed/", "Tars of any dialect, packed anew");
+}
+
+Result<ExitCode> PackCommand::Run(Session* session) {
+  std::string destination = paths_.back();
+  std::vector<std::string> sources(paths_.begin(), paths_.end() - 1);
+  // A trailing slash does not name another folder.
+  while (destination.size() > 1 && destination.back() == '/') destination.pop_back();
+  dataset::PackProgress progress;
+  options_.progress = &progress;
+  options_.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
+  options_.skip_unreadable = on_error_ == "skip";
+  options_.sync = !no_fsync_;
+  auto start = std::chrono::steady_clock::now();
+  Result<dataset::PackReport> packed = [&] {
+    ProgressLine line("packing", session->quiet, [&progress] {
+      return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
+                             progress.total_bytes};
+    });
+    return dataset::Pack(session->fs, sources, destination, options_, session->ctx);
+  }();
+  HR_ASSIGN_OR_RETURN(dataset::PackReport report, std::move(packed));
+  std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  if (session->json) {
+    session->out->Print(ReportJson(report, elapsed.count()));
+  } else {
+    NoteLeftOut(*session, report);
+    PrintReport(session, report, elapsed.count());
+  }
+  return ExitCode::kOk;
+}
+
+void PackCommand::NoteLeftOut(const Session& session, const dataset::PackReport& report) const {
+  size_t shown = 0;
+  for (const std::string& line : report.left_out) {
+    if (shown++ < kMaxNotes) Note(session, "not packed: " + line);
+  }
+  for (const dataset::PackSkip& skip : report.skipped) {
+    if (shown++ < kMaxNotes)
+      Note(session, fmt::format("left out: '{}': {}", EscapeText(skip.key), skip.reason));
+  }
+  if (shown > kMaxNotes)
+    Note(session, fmt::format("and {} more; --json lists all", FormatCount(shown - kMaxNotes)));
+}
+
+void PackCommand::PrintReport(Session* session, const dataset::PackReport& report,
+                              double seconds) const {
+  session->out->Print("{} samples in {} shards, {}, {:.1f} s\n", FormatCount(report.samples),
+                      FormatCount(report.shards), FormatSize(report.bytes), seconds);
+  if (report.reused_shards != 0)
+    session->out->Print("{} shards were finished by an earlier run\n",
+                        FormatCount(report.reused_shards));
+  if (!report.skipped.empty())
+    session->out->Print("{} samples left out\n", FormatCount(report.skipped.size()));
+  session->out->Print("version {}\n", report.version);
+}
+
+Json PackCommand::ReportJson(const dataset::PackReport& report, double seconds) const {
+  Json skipped = Json::MakeArray(), left_out = Json::MakeArray();
+  for (const dataset::PackSkip& skip : report.skipped)
+    skipped.Append(
+        Json::MakeObject().Set("key", EscapeText(skip.key)).Set("reason", skip.reason));
+  for (const std::string& line : report.left_out) left_out.Append(line);
+  return Json::MakeObject()
+      .Set("version", report.version)
+      .Set("samples", report.samples)
+      .Set("shards", report.shards)
+      .Set("bytes", report.bytes)
+      .Set("reused_shards", report.reused_shards)
+      .Set("seconds", seconds)
+      .Set("skipped", std::move(skipped))
+      .Set("left_out", std::move(left_out));
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakePackCommand() { return std::make_unique<PackCommand>(); }
+
+}  // namespace headrace::cli

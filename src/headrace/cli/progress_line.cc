@@ -1,0 +1,72 @@
+#include "headrace/cli/progress_line.h"
+
+#include <fmt/core.h>
+
+#include <chrono>
+
+#include "headrace/base/bytes.h"
+#include "headrace/base/text.h"
+#include "headrace/env/console.h"
+
+namespace headrace::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kTerminalPeriod{200};
+constexpr std::chrono::seconds kPlainPeriod{10};
+constexpr const char* kClearLine = "\r\x1b[K";
+
+}  // namespace
+
+std::string ProgressText(const std::string& verb, const ProgressFigures& figures,
+                         double elapsed_seconds) {
+  if (figures.total_bytes == 0) return fmt::format("{}: looking at the source", verb);
+  double rate = elapsed_seconds > 0 ? static_cast<double>(figures.bytes) / elapsed_seconds : 0;
+  std::string text = fmt::format(
+      "{} {:3} %  {} of {} samples  {}/s", verb, figures.bytes * 100 / figures.total_bytes,
+      FormatCount(figures.done), FormatCount(figures.total),
+      FormatSize(static_cast<uint64_t>(rate)));
+  if (rate > 0 && figures.bytes < figures.total_bytes) {
+    double left = static_cast<double>(figures.total_bytes - figures.bytes) / rate;
+    text += fmt::format("  {} left",
+                        FormatDuration(std::chrono::seconds(static_cast<int64_t>(left + 0.5))));
+  }
+  return text;
+}
+
+ProgressLine::ProgressLine(std::string verb, bool quiet, std::function<ProgressFigures()> read)
+    : verb_(std::move(verb)), read_(std::move(read)), terminal_(StderrIsTerminal()) {
+  if (quiet) return;
+  auto started = Thread::Start("hr-progress", [this] { Draw(); });
+  if (started.ok()) thread_ = std::move(started).value();  // without a thread: no progress shown
+}
+
+ProgressLine::~ProgressLine() {
+  {
+    MutexLock lock(&mu_);
+    ended_ = true;
+  }
+  ended_changed_.NotifyAll();
+}
+
+void ProgressLine::Draw() {
+  Clock::time_point start = Clock::now();
+  MutexLock lock(&mu_);
+  while (true) {
+    Clock::time_point next = Clock::now() + (terminal_ ? Clock::duration(kTerminalPeriod)
+                                                       : Clock::duration(kPlainPeriod));
+    while (!ended_ && Clock::now() < next) ended_changed_.WaitFor(&mu_, next - Clock::now());
+    if (ended_) break;
+    double elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    std::string text = ProgressText(verb_, read_(), elapsed);
+    if (terminal_) {
+      text = kClearLine + text.substr(0, static_cast<size_t>(StderrColumns() - 1));
+    } else {
+      text += "\n";
+    }
+    WriteStderr(AsBytes(text));
+  }
+  if (terminal_) WriteStderr(AsBytes(kClearLine));
+}
+
+}  // namespace headrace::cli
