@@ -52,7 +52,7 @@ class Dataset(Sequence[Sample]):
 
     ``ds[3]`` and ``ds["key"]`` give a dict of field name to bytes, plus ``"__key__"``; ``ds[2:9]``
     gives a view. Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and
-    spawn: a pickled Dataset is its path and settings, and a forked one opens its files anew.
+    spawn: a pickled Dataset is its path and settings, and a forked one takes no lock of its parent.
     """
 
     def __init__(
@@ -69,32 +69,22 @@ class Dataset(Sequence[Sample]):
         self._max_open_files = max_open_files
         self._verify_checksums = verify_checksums
         self._open_native(version)
-        unknown = set(self._fields or []) - set(self._handle.fields)
+        unknown = set(self._fields or []) - set(self._native.fields)
         if unknown:
             raise NotFoundError(
-                f"no field {sorted(unknown)}; the dataset has: {', '.join(self._handle.fields)}",
+                f"no field {sorted(unknown)}; the dataset has: {', '.join(self._native.fields)}",
                 shard=path,
             )
 
     def _open_native(self, version: str | None) -> None:
-        self._handle = _native.Dataset.open(self._path, self._max_open_files, self._verify_checksums)
-        self._fork_generation = _native.fork_generation()
-        self._version: str = self._handle.version
+        self._native = _native.Dataset.open(self._path, self._max_open_files, self._verify_checksums)
+        self._version: str = self._native.version
         if version is not None and version != self._version:
             raise StateError(
                 f"the dataset has changed since it was opened: it was version {version[:12]}, "
                 f"now it is {self._version[:12]}",
                 shard=self._path,
             )
-
-    @property
-    def _native(self) -> _native.Dataset:
-        # In a forked child a lock of the parent's handle may be held by a thread that does not
-        # exist there, so the child opens its own.
-        if self._fork_generation != _native.fork_generation():
-            _leaked_handles.append(self._handle)
-            self._open_native(self._version)
-        return self._handle
 
     @property
     def path(self) -> str:
@@ -109,20 +99,20 @@ class Dataset(Sequence[Sample]):
     @property
     def kind(self) -> str:
         """``"tar"``, ``"folder"`` or ``"list"``."""
-        return self._handle.kind
+        return self._native.kind
 
     @property
     def fields(self) -> list[str]:
         """Names of the fields that samples come with."""
-        return list(self._handle.fields) if self._fields is None else list(self._fields)
+        return list(self._native.fields) if self._fields is None else list(self._fields)
 
     @property
     def shards(self) -> list[tuple[str, int, int]]:
         """Name, number of samples and size in bytes of each shard, in order."""
-        return self._handle.shards
+        return self._native.shards
 
     def __len__(self) -> int:
-        return self._handle.num_samples
+        return self._native.num_samples
 
     @overload
     def __getitem__(self, index: int | str | bytes) -> Sample: ...
@@ -218,10 +208,6 @@ class DatasetView(Sequence[Sample]):
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
         """Return several samples at once, as PyTorch's DataLoader asks for them."""
         return [self[i] for i in indices]
-
-
-# Handles of a parent process: destroying one in a child could wait for a lock for ever.
-_leaked_handles: list[_native.Dataset] = []
 
 
 def _reopen(path: str, settings: dict[str, Any]) -> Dataset:
