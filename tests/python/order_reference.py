@@ -119,7 +119,9 @@ class Order:
 
         dealt: list[list[int]] = [[] for _ in range(self.lanes)]
         counts = [0] * self.lanes
-        by_hash = [(hash_words(self.version, self.seed, DEAL, s), s) for s in range(len(self.sizes))]
+        by_hash = [
+            (hash_words(self.version, self.seed, DEAL, s), s) for s in range(len(self.sizes))
+        ]
         for _, s in sorted(by_hash):
             lane = counts.index(min(counts))
             dealt[lane].append(s)
@@ -196,7 +198,14 @@ def golden_cases() -> dict[str, dict]:
 
 
 def golden(case: dict) -> dict:
-    case = {"version": VERSION, "seed": 0, "epoch": 0, "shuffle": True, "lanes": 0, "window_shards": 0} | case
+    case = {
+        "version": VERSION,
+        "seed": 0,
+        "epoch": 0,
+        "shuffle": True,
+        "lanes": 0,
+        "window_shards": 0,
+    } | case
     order = Order(
         case["shards"],
         case["version"],
@@ -212,21 +221,27 @@ def golden(case: dict) -> dict:
         for tail in ("drop", "pad", "uneven"):
             if tail == "drop" and n < batch:
                 continue
-            ranks = [rank_batches(n, batch, tail, world, r) for r in sorted({0, world // 2, world - 1})]
-            cuts.append({
-                "global_batch": batch,
-                "world_size": world,
-                "tail": tail,
-                "ranks": sorted({0, world // 2, world - 1}),
-                "num_batches": [len(b) for b in ranks],
-                "last_batch_positions": [b[-1] if b else [] for b in ranks],
-            })
+            ranks = [
+                rank_batches(n, batch, tail, world, r) for r in sorted({0, world // 2, world - 1})
+            ]
+            cuts.append(
+                {
+                    "global_batch": batch,
+                    "world_size": world,
+                    "tail": tail,
+                    "ranks": sorted({0, world // 2, world - 1}),
+                    "num_batches": [len(b) for b in ranks],
+                    "last_batch_positions": [b[-1] if b else [] for b in ranks],
+                }
+            )
     return case | {
         "lanes_used": order.lanes,
         "window_shards_used": order.window_shards,
         "lane_shards": lanes,
         "stream": order.stream(case["epoch"]),
-        "substitutes": [order.substitute(case["epoch"], p, a) for p in (0, 1, n - 1) for a in (0, 1)],
+        "substitutes": [
+            order.substitute(case["epoch"], p, a) for p in (0, 1, n - 1) for a in (0, 1)
+        ],
         "cuts": cuts,
     }
 
