@@ -90,6 +90,21 @@ TEST(Index, GivesBackWhatWasAdded) {
   EXPECT_TRUE(reader->VerifyAll().ok());
 }
 
+// The stored form never changes: the file was made by tests/compat/dataset/make_golden.py.
+TEST(Index, WritesTheGoldenFileOfVersion1) {
+  std::vector<ModelSample> samples;
+  for (uint32_t i = 0; i < 300; ++i)
+    samples.push_back({fmt::format("a/{:04}", i),
+                       {{"jpg", 512 + i * 2048u, 700 + i, 0xdead0000u + i, false, ""},
+                        {"cls", 512 + i * 2048u + 1536, 1, std::nullopt, false, ""}}});
+  samples.push_back({"line\nbreak\xff", {{"cls", 0, 0, {}, true, "42"}}});
+  samples.push_back({"", {}});
+  std::string golden =
+      PosixFileSystem()->ReadWhole(HEADRACE_GOLDEN_DIR "/index_v1.hridx", 1 << 20).value();
+  EXPECT_EQ(Build(ShardKind::kTar, samples, {1 << 20, 1, 2}), golden);
+  EXPECT_TRUE(Read(golden)->VerifyAll().ok());
+}
+
 TEST(Index, StaysSmallForSmallSamples) {
   constexpr size_t kSamples = 10000;
   std::string bytes = Build(ShardKind::kTar, SmallSamples(kSamples));
