@@ -6,6 +6,7 @@ so that a slow minute of the machine meets all contenders alike.
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,9 +28,14 @@ WORKS = {
 
 
 def interpreter(group: str) -> Path:
-    """The Python of a group; "any" is the one that runs the harness."""
+    """The Python of a group; "any" is the one that runs the harness.
+
+    HEADRACE_BENCH_PYTHON names another one for Headrace, for instance where a wheel is installed.
+    """
     if group == "any":
         return Path(sys.executable)
+    if group == HEADRACE and "HEADRACE_BENCH_PYTHON" in os.environ:
+        return Path(os.environ["HEADRACE_BENCH_PYTHON"])
     venv = REPOSITORY / ".venv" if group == HEADRACE else VENVS / group
     return venv / "bin" / "python"
 

@@ -114,7 +114,7 @@ class Data:
         """Whether the images or the program that packed them have changed since `note` was written."""
         made_from = [self.set_root / "images.json"]
         if packing.group == HEADRACE:
-            made_from.append(REPOSITORY / "python" / "headrace" / "bin" / "headrace")
+            made_from.append(interpreter(HEADRACE).parent / "headrace")
         made = note.stat().st_mtime
         return any(path.exists() and path.stat().st_mtime > made for path in made_from)
 
