@@ -15,7 +15,9 @@ namespace headrace::codec {
 namespace {
 
 std::string ReadGolden(const std::string& name) {
-  std::ifstream in(std::string(HEADRACE_GOLDEN_DIR) + "/" + name, std::ios::binary);
+  std::string path = HEADRACE_GOLDEN_DIR;
+  path.append("/").append(name);
+  std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in.good()) << name;
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }

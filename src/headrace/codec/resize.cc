@@ -60,10 +60,13 @@ bool AxisTaps::Compute(bool reversed) {
       weights[k - begin] = weight;
       sum += weight;
     }
-    auto integer = [&](int64_t k) {
-      double weight = sum != 0.0 ? weights[k - begin] / sum : weights[k - begin];
-      return static_cast<uint32_t>(0.5 + weight * (1 << kPrecision));
-    };
+    // The integer weights take the place of the others, so that each is divided once.
+    auto* integers = reinterpret_cast<uint32_t*>(weights);
+    for (int64_t k = 0; k < end - begin; ++k) {
+      double weight = sum != 0.0 ? weights[k] / sum : weights[k];
+      integers[k] = static_cast<uint32_t>(0.5 + weight * (1 << kPrecision));
+    }
+    auto integer = [&](int64_t k) { return integers[k - begin]; };
     int64_t first = begin, last = end;
     while (last - first > 1 && integer(first) == 0) ++first;
     while (last - first > 1 && integer(last - 1) == 0) --last;

@@ -39,9 +39,14 @@ void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t
   }
 }
 
-void Transpose16(const uint8_t* const* rows, size_t offset, uint8_t* dst, size_t dst_stride) {
-  for (size_t y = 0; y < 16; ++y)
-    for (size_t x = 0; x < 16; ++x) dst[x * dst_stride + y] = rows[y][offset + x];
+void BandToColumns(const uint8_t* const* rows, size_t offset, uint8_t* dst) {
+  for (size_t y = 0; y < kBand; ++y)
+    for (size_t x = 0; x < 16; ++x) dst[x * kBand + y] = rows[y][offset + x];
+}
+
+void ColumnsToBand(const uint8_t* columns, uint8_t* dst, size_t stride) {
+  for (size_t y = 0; y < kBand; ++y)
+    for (size_t x = 0; x < 16; ++x) dst[y * stride + x] = columns[x * kBand + y];
 }
 
 // Elements done in vectors; the caller does the rest.
@@ -56,7 +61,7 @@ using V32 = hn::Vec<D32>;
 
 // Narrows values from 0 to 255 (larger ones to 255), in each 128-bit block by itself.
 HWY_INLINE V8 PackBytes(hn::Vec<hn::ScalableTag<int16_t>> low, hn::Vec<hn::ScalableTag<int16_t>> high) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_TARGET == HWY_AVX3
   return V8{_mm512_packus_epi16(low.raw, high.raw)};
 #elif HWY_TARGET == HWY_AVX2
   return V8{_mm256_packus_epi16(low.raw, high.raw)};
@@ -131,23 +136,92 @@ void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t
   }
 }
 
-// dst[x][y] = rows[y][offset + x] for a block of 16 x 16 bytes.
-HWY_INLINE void Transpose16(const uint8_t* const* HWY_RESTRICT rows, size_t offset, uint8_t* HWY_RESTRICT dst, size_t dst_stride) {
-  const hn::Full128<uint8_t> d;
-  hn::Vec<decltype(d)> a[16], b[16];
-  for (size_t i = 0; i < 16; ++i) a[i] = hn::LoadU(d, rows[i] + offset);
-  const auto round = [d](const auto& from, auto& to) HWY_ATTR {
-    for (size_t i = 0; i < 8; ++i) {
-      to[2 * i] = hn::InterleaveLower(d, from[i], from[i + 8]);
-      to[2 * i + 1] = hn::InterleaveUpper(d, from[i], from[i + 8]);
-    }
-  };
-  round(a, b);
-  round(b, a);
-  round(a, b);
-  round(b, a);
-  for (size_t i = 0; i < 16; ++i) hn::StoreU(a[i], d, dst + i * dst_stride);
+// A step of the transposition below: interleaves vector i with vector i + 8.
+#define HR_INTERLEAVE(to, from, i)                              \
+  to[2 * i] = hn::InterleaveLower(D8(), from[i], from[i + 8]);  \
+  to[2 * i + 1] = hn::InterleaveUpper(D8(), from[i], from[i + 8]);
+#define HR_INTERLEAVE_ALL(to, from)                                                             \
+  HR_INTERLEAVE(to, from, 0) HR_INTERLEAVE(to, from, 1) HR_INTERLEAVE(to, from, 2)              \
+  HR_INTERLEAVE(to, from, 3) HR_INTERLEAVE(to, from, 4) HR_INTERLEAVE(to, from, 5)              \
+  HR_INTERLEAVE(to, from, 6) HR_INTERLEAVE(to, from, 7)
+#define HR_EACH_OF_16(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)
+
+// Transposes the 16 x 16 bytes in each 128-bit block of 16 vectors by themselves. Written out,
+// since arrays that loops run over would live in memory.
+HWY_INLINE void TransposeBlocks(V8 (&a)[16]) {
+  V8 b[16];
+  HR_INTERLEAVE_ALL(b, a)
+  HR_INTERLEAVE_ALL(a, b)
+  HR_INTERLEAVE_ALL(b, a)
+  HR_INTERLEAVE_ALL(a, b)
 }
+
+// 16 bytes at `offset` of each of the rows r, r + 16, r + 32..., one row a block.
+HWY_INLINE V8 LoadBlocks(const uint8_t* const* rows, size_t offset) {
+  const hn::Full128<uint8_t> d128;
+#if HWY_MAX_BYTES >= 32
+  const hn::Full256<uint8_t> d256;
+  const auto low = hn::Combine(d256, hn::LoadU(d128, rows[16] + offset), hn::LoadU(d128, rows[0] + offset));
+#if HWY_MAX_BYTES >= 64
+  return hn::Combine(D8(), hn::Combine(d256, hn::LoadU(d128, rows[48] + offset), hn::LoadU(d128, rows[32] + offset)), low);
+#else
+  return low;
+#endif
+#else
+  return hn::LoadU(d128, rows[0] + offset);
+#endif
+}
+
+// Stores one block a row: at dst, dst + 16 * stride...
+HWY_INLINE void StoreBlocks(V8 v, uint8_t* dst, size_t stride) {
+  const hn::Full128<uint8_t> d128;
+#if HWY_MAX_BYTES >= 32
+  const hn::Full256<uint8_t> d256;
+#if HWY_MAX_BYTES >= 64
+  const auto high = hn::UpperHalf(d256, v);
+  hn::StoreU(hn::LowerHalf(d128, high), d128, dst + 32 * stride);
+  hn::StoreU(hn::UpperHalf(d128, high), d128, dst + 48 * stride);
+  const auto low = hn::LowerHalf(d256, v);
+#else
+  const auto low = v;
+#endif
+  hn::StoreU(hn::LowerHalf(d128, low), d128, dst);
+  hn::StoreU(hn::UpperHalf(d128, low), d128, dst + 16 * stride);
+#else
+  hn::StoreU(v, d128, dst);
+#endif
+}
+
+// dst[x][y] = rows[y][offset + x] for 16 columns x of a band's 64 rows y.
+HWY_INLINE void BandToColumns(const uint8_t* const* HWY_RESTRICT rows, size_t offset, uint8_t* HWY_RESTRICT dst) {
+  for (size_t y = 0; y < kBand; y += hn::Lanes(D8()), rows += hn::Lanes(D8()), dst += hn::Lanes(D8())) {
+    V8 v[16];
+#define HR_LOAD(i) v[i] = LoadBlocks(rows + i, offset);
+    HR_EACH_OF_16(HR_LOAD)
+    TransposeBlocks(v);
+#define HR_STORE(i) hn::StoreU(v[i], D8(), dst + i * kBand);
+    HR_EACH_OF_16(HR_STORE)
+#undef HR_LOAD
+#undef HR_STORE
+  }
+}
+
+// dst[y][x] = columns[x][y] for 16 columns x of a band's 64 rows y.
+HWY_INLINE void ColumnsToBand(const uint8_t* HWY_RESTRICT columns, uint8_t* HWY_RESTRICT dst, size_t stride) {
+  for (size_t y = 0; y < kBand; y += hn::Lanes(D8()), columns += hn::Lanes(D8()), dst += hn::Lanes(D8()) * stride) {
+    V8 v[16];
+#define HR_LOAD(i) v[i] = hn::LoadU(D8(), columns + i * kBand);
+    HR_EACH_OF_16(HR_LOAD)
+    TransposeBlocks(v);
+#define HR_STORE(i) StoreBlocks(v[i], dst + i * stride, stride);
+    HR_EACH_OF_16(HR_STORE)
+#undef HR_LOAD
+#undef HR_STORE
+  }
+}
+#undef HR_INTERLEAVE
+#undef HR_INTERLEAVE_ALL
+#undef HR_EACH_OF_16
 
 // The bits of a float32 rounded to a half, as FloatToHalf does.
 HWY_INLINE V32 HalfBits(hn::Vec<hn::ScalableTag<float>> value) {
@@ -217,8 +291,7 @@ void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
   const uint8_t* rows[kBand];
   for (uint32_t i = 0; i < kBand; ++i) rows[i] = job.view.data + size_t{std::min(y + i, job.view.height - 1)} * job.view.stride;
   const size_t source_bytes = size_t{job.view.width} * job.view.channels;
-  for (size_t x = 0; x < source_bytes; x += 16)
-    for (size_t block = 0; block < kBand; block += 16) Transpose16(rows + block, x, job.band + x * kBand + block, kBand);
+  for (size_t x = 0; x < source_bytes; x += 16) BandToColumns(rows, x, job.band + x * kBand);
 
   const uint32_t channels = job.format->channels, width = job.x->num_outputs();
   const size_t step = size_t{job.view.channels} * kBand;
@@ -231,11 +304,7 @@ void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
     }
   }
 
-  const uint8_t* columns[16];
-  for (size_t x = 0; x < job.row_bytes; x += 16) {
-    for (size_t i = 0; i < 16; ++i) columns[i] = job.columns + (x + i) * kBand;
-    for (size_t block = 0; block < kBand; block += 16) Transpose16(columns, block, dst + block * job.window_stride + x, job.window_stride);
-  }
+  for (size_t x = 0; x < job.row_bytes; x += 16) ColumnsToBand(job.columns + x * kBand, dst + x, job.window_stride);
 }
 
 // Writes the finished row number `y` of the wanted ones.
