@@ -6,6 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 scripts/setup.sh build demo
-scripts/build.sh dev
+scripts/build.sh dev headrace_python
 bench/peers/setup || echo "bench: none of the other loaders could be installed; measuring Headrace alone"
-exec bench/run "$@"
+PYTHON=$PWD/.venv/bin/python exec bench/run "$@"
