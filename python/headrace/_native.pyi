@@ -4,7 +4,6 @@ from typing import Any, Literal
 
 __version__: str
 
-def fork_generation() -> int: ...
 def available_cpus() -> int: ...
 
 class Dataset:

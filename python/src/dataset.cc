@@ -27,7 +27,7 @@ nb::tuple Read(const SampleAccess& access, uint64_t id, const std::vector<std::s
   }
   Check(status);
   nb::dict fields;
-  for (const auto& [name, data] : sample.fields) fields[nb::str(name.c_str())] = ToBytes(data);
+  for (const auto& [name, data] : sample.fields) fields[KeyToStr(name)] = ToBytes(data);
   return nb::make_tuple(KeyToStr(sample.view.key), fields);
 }
 

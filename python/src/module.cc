@@ -6,8 +6,6 @@
 NB_MODULE(_native, m) {
   m.doc() = "Native core of headrace. Use the package, not this module.";
   m.attr("__version__") = HEADRACE_VERSION;
-  m.def("fork_generation", &headrace::ForkGeneration,
-        "A number that differs in a forked child from that of its parent.");
   m.def("available_cpus", &headrace::AvailableCpus, "Processors this process may run on.");
   headrace::python::BindDataset(m);
   headrace::python::BindTransform(m);
