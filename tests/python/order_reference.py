@@ -81,8 +81,10 @@ def permutation(m: int, key: int) -> list[int]:
 
 
 def default_lanes(num_shards: int) -> int:
+    if num_shards >= 64:
+        return 64
     lanes = 1
-    while lanes * 2 <= min(num_shards, 64):
+    while lanes * 2 <= num_shards // 4:
         lanes *= 2
     return lanes
 
@@ -188,6 +190,7 @@ def golden_cases() -> dict[str, dict]:
         "one_shard": {"shards": [100], "seed": 1},
         "small_windows": {"shards": [3, 5, 0, 2, 4, 1], "lanes": 2, "window_shards": 1, "epoch": 3},
         "default_settings": {"shards": [10] * 70, "seed": 42, "epoch": 1},
+        "default_with_few_shards": {"shards": [9] * 21, "seed": 6},
         "ragged": {"shards": ragged, "seed": 5, "lanes": 4, "window_shards": 3, "epoch": 2},
         "empty_lanes": {"shards": [0, 0, 9, 0, 4], "lanes": 5, "seed": 3},
         "other_version": {"shards": [40, 60, 50], "version": "tokens v2 é", "lanes": 2, "seed": 9},

@@ -123,7 +123,7 @@ def test_json_holds_the_same_batches(shards: Path) -> None:
     assert [batch["keys"] for batch in answer["batches"]] == lines(order(shards, *flags))
     ids = json.loads(order(shards, *flags, "--json", "--ids"))
     assert [[KEYS[i] for i in b["ids"]] for b in ids["batches"]] == lines(order(shards, *flags))
-    assert answer["settings"]["lanes"] == 8 and answer["settings"]["window_shards"] == 8
+    assert answer["settings"]["lanes"] == 2 and answer["settings"]["window_shards"] == 32
 
 
 def test_odd_keys_stay_on_their_line(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ enum Purpose : uint64_t {
 };
 
 constexpr uint32_t kDefaultMaxLanes = 64;
+constexpr uint32_t kDefaultShardsOfLane = 4;  // at least, below that number of shards
 constexpr uint32_t kDefaultMixedShards = 64;  // over all lanes
 
 int HexDigit(char c) {
@@ -80,6 +81,15 @@ Result<std::vector<uint64_t>> SumShards(std::span<const uint64_t> shard_samples)
   return first_sample;
 }
 
+// With few shards, many lanes would have one or two shards each, and the end of every epoch would
+// come from those few lanes that have one more.
+uint32_t DefaultLanes(size_t num_shards) {
+  if (num_shards >= kDefaultMaxLanes) return kDefaultMaxLanes;
+  uint32_t lanes = 1;
+  while (lanes * 2 * kDefaultShardsOfLane <= num_shards) lanes *= 2;
+  return lanes;
+}
+
 Result<OrderOptions> FillDefaults(OrderOptions options, size_t num_shards) {
   if (options.lanes > num_shards) {
     return Error(Code::kInvalidArgument,
@@ -91,8 +101,7 @@ Result<OrderOptions> FillDefaults(OrderOptions options, size_t num_shards) {
     return options;
   }
   if (options.lanes == 0) {
-    options.lanes = 1;
-    while (options.lanes * 2 <= std::min<size_t>(num_shards, kDefaultMaxLanes)) options.lanes *= 2;
+    options.lanes = DefaultLanes(num_shards);
   }
   if (options.window_shards == 0) {
     options.window_shards = std::max(2u, kDefaultMixedShards / options.lanes);

@@ -203,9 +203,11 @@ TEST(Order, FillsInTheDefaults) {
     return std::pair(options.lanes, options.window_shards);
   };
   EXPECT_EQ(defaults(1), std::pair(1u, 64u));
-  EXPECT_EQ(defaults(3), std::pair(2u, 32u));
-  EXPECT_EQ(defaults(8), std::pair(8u, 8u));
-  EXPECT_EQ(defaults(63), std::pair(32u, 2u));
+  EXPECT_EQ(defaults(7), std::pair(1u, 64u));
+  EXPECT_EQ(defaults(8), std::pair(2u, 32u));
+  EXPECT_EQ(defaults(31), std::pair(4u, 16u));
+  EXPECT_EQ(defaults(32), std::pair(8u, 8u));
+  EXPECT_EQ(defaults(63), std::pair(8u, 8u));
   EXPECT_EQ(defaults(64), std::pair(64u, 2u));
   EXPECT_EQ(defaults(1000), std::pair(64u, 2u));
 }
