@@ -15,16 +15,20 @@ constexpr const char* kExitCodes =
     "Exit codes: 0 done; 1 data is damaged or missing; 2 wrong usage; 3 the machine (I/O, "
     "permission,\nfull disk, a lock that is held); 130 interrupted.";
 
-// Converts with `parse` and turns its Status into the parser's fault.
+// Reads a value with `parse`; what it says about a text that it cannot read becomes the parser's.
 template <typename T, typename Parse>
 void AddParsed(CLI::App* app, const std::string& names, T* value, const std::string& help,
                const char* type, const Parse& parse, const std::string& fallback) {
-  auto read = [value, names, parse](const std::string& text) {
+  auto fault_of = [parse](const std::string& text) {
     auto parsed = parse(text);
-    if (!parsed.ok()) throw CLI::ValidationError(names, std::string(parsed.status().message()));
-    *value = *parsed;
+    return parsed.ok() ? std::string() : std::string(parsed.status().message());
   };
-  CLI::Option* option = app->add_option_function<std::string>(names, read, help)->type_name(type);
+  auto read = [value, parse](const std::string& text) {
+    auto parsed = parse(text);
+    if (parsed.ok()) *value = *parsed;
+  };
+  CLI::Option* option = app->add_option_function<std::string>(names, read, help);
+  option->type_name(type)->check(fault_of);
   if (names.front() != '-') option->required();
   if (!fallback.empty()) option->default_str(fallback);
 }
@@ -46,7 +50,7 @@ class AppArguments final : public Arguments {
   }
   void Texts(const std::string& name, std::vector<std::string>* value, int at_least,
              const std::string& help) override {
-    app_->add_option(name, *value, help)->required()->expected(at_least, 1 << 20);
+    app_->add_option(name, *value, help)->required()->expected(at_least, -1);  // no most
   }
   void Count(const std::string& names, uint64_t* value, const std::string& help) override {
     AddParsed(app_, names, value, help, "N", ParseSize, std::to_string(*value));
@@ -58,8 +62,8 @@ class AppArguments final : public Arguments {
   void Size(const std::string& names, uint64_t* value, const std::string& help) override {
     AddParsed(app_, names, value, help, "SIZE", ParseSize, FormatSize(*value));
   }
-  void Choice(const std::string& names, std::string* value,
-              const std::vector<std::string>& choices, const std::string& help) override {
+  void Choice(const std::string& names, std::string* value, const std::vector<std::string>& choices,
+              const std::string& help) override {
     app_->add_option(names, *value, help)->check(CLI::IsMember(choices))->capture_default_str();
   }
   void Note(const std::string& paragraph) override { notes_ += paragraph + "\n\n"; }
@@ -67,9 +71,9 @@ class AppArguments final : public Arguments {
     examples_ += fmt::format("  {}\n      {}\n", command, what);
   }
   void Finish() {
-    std::string footer = "\n" + notes_;
-    if (!examples_.empty()) footer += "Examples:\n" + examples_;
-    app_->footer(footer + "\n" + kExitCodes);
+    std::string footer = notes_;
+    if (!examples_.empty()) footer += "Examples:\n" + examples_ + "\n";
+    app_->footer(footer + kExitCodes);
   }
 
  private:
@@ -81,9 +85,8 @@ void PrintFault(const Status& status, Session* session) {
   WriteStderr(AsBytes(fmt::format("headrace: {}\n", status.ToString())));
   if (!session->json) return;
   const Location& place = status.location();
-  Json error = Json::MakeObject()
-                   .Set("code", CodeName(status.code()))
-                   .Set("message", status.message());
+  Json error =
+      Json::MakeObject().Set("code", CodeName(status.code())).Set("message", status.message());
   if (!place.file.empty()) error.Set("file", EscapeText(place.file));
   if (place.offset) error.Set("offset", *place.offset);
   if (!place.key.empty()) error.Set("key", EscapeText(place.key));
@@ -123,7 +126,7 @@ Parsed Parse(std::vector<std::string> arguments, Session* session) {
     app.parse(arguments);
   } catch (const CLI::CallForHelp&) {
     auto subs = app.get_subcommands();
-    session->out->Print("{}", subs.empty() ? app.help() : subs.front()->help());
+    session->out->Print("{}", subs.empty() ? app.help() : subs.front()->help("headrace"));
     return {};
   } catch (const CLI::ParseError& fault) {
     auto subs = app.get_subcommands();
@@ -159,7 +162,8 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Session* sess
   } catch (const std::bad_alloc&) {
     status = Status(Code::kResourceExhausted, "out of memory; raise the limit (ulimit -v)");
   } catch (const std::exception& fault) {
-    status = Error(Code::kInternal, "a fault of headrace itself: {}; please report it", fault.what());
+    status =
+        Error(Code::kInternal, "a fault of headrace itself: {}; please report it", fault.what());
   }
   if (!status.ok()) {
     PrintFault(status, session);

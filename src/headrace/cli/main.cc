@@ -1,4 +1,3 @@
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -14,13 +13,13 @@ int main(int argc, char** argv) {
   session.fs = PosixFileSystem();
   session.ctx.cancelled = CancelOnInterrupt();
   session.out = &output;
-  if (const char* faults = std::getenv("HEADRACE_FAULTS")) {
-    Status armed = ArmFaultsFromText(faults);
+  if (auto faults = EnvironmentText("HEADRACE_FAULTS")) {
+    Status armed = ArmFaultsFromText(*faults);
     if (!armed.ok()) {
       WriteStderr(AsBytes("headrace: HEADRACE_FAULTS: " + armed.ToString() + "\n"));
       return static_cast<int>(cli::ExitCode::kUsage);
     }
   }
-  return static_cast<int>(cli::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc),
-                                              &session));
+  return static_cast<int>(
+      cli::RunCommandLine(std::vector<std::string>(argv + 1, argv + argc), &session));
 }

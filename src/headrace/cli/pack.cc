@@ -20,7 +20,8 @@ class PackCommand final : public Command {
   void PrintReport(Session* session, const dataset::PackReport& report, double seconds) const;
   Json ReportJson(const dataset::PackReport& report, double seconds) const;
 
-  std::vector<std::string> paths_;
+  std::vector<std::string> sources_;
+  std::string destination_;
   dataset::PackOptions options_;
   uint64_t threads_ = 0;
   std::string on_error_ = "raise";
@@ -28,7 +29,7 @@ class PackCommand final : public Command {
 };
 
 void PackCommand::Declare(Arguments* arguments) {
-  arguments->Texts("paths", &paths_, 2,
+  arguments->Texts("paths", &sources_, 2,
                    "SOURCE... DESTINATION: one folder, one .csv or .jsonl list, one data set, or "
                    "any number of tars; then the folder to make");
   arguments->Size("--shard-size", &options_.shard_bytes, "Most bytes of a shard");
@@ -58,10 +59,10 @@ void PackCommand::Declare(Arguments* arguments) {
 }
 
 Result<ExitCode> PackCommand::Run(Session* session) {
-  std::string destination = paths_.back();
-  std::vector<std::string> sources(paths_.begin(), paths_.end() - 1);
+  destination_ = sources_.back();
+  sources_.pop_back();
   // A trailing slash does not name another folder.
-  while (destination.size() > 1 && destination.back() == '/') destination.pop_back();
+  while (destination_.size() > 1 && destination_.back() == '/') destination_.pop_back();
   dataset::PackProgress progress;
   options_.progress = &progress;
   options_.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
@@ -73,7 +74,7 @@ Result<ExitCode> PackCommand::Run(Session* session) {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
                              progress.total_bytes};
     });
-    return dataset::Pack(session->fs, sources, destination, options_, session->ctx);
+    return dataset::Pack(session->fs, sources_, destination_, options_, session->ctx);
   }();
   HR_ASSIGN_OR_RETURN(dataset::PackReport report, std::move(packed));
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
@@ -114,8 +115,7 @@ void PackCommand::PrintReport(Session* session, const dataset::PackReport& repor
 Json PackCommand::ReportJson(const dataset::PackReport& report, double seconds) const {
   Json skipped = Json::MakeArray(), left_out = Json::MakeArray();
   for (const dataset::PackSkip& skip : report.skipped)
-    skipped.Append(
-        Json::MakeObject().Set("key", EscapeText(skip.key)).Set("reason", skip.reason));
+    skipped.Append(Json::MakeObject().Set("key", EscapeText(skip.key)).Set("reason", skip.reason));
   for (const std::string& line : report.left_out) left_out.Append(line);
   return Json::MakeObject()
       .Set("version", report.version)

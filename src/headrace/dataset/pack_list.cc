@@ -1,9 +1,9 @@
 #include "headrace/dataset/pack_list.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
+#include "headrace/base/crc32c.h"
 #include "headrace/base/sha256.h"
 #include "headrace/base/text.h"
 
@@ -25,9 +25,10 @@ void UpdateText(Sha256* hash, std::string_view text) {
 
 Status PackList::BeginSample(std::string_view key) {
   if (key.size() > kMaxKeyBytes)
-    return Error(Code::kInvalidArgument,
-                 "a key of {} bytes, which begins with '{}'; at most {} are allowed: rename the file",
-                 key.size(), EscapeText(key.substr(0, 60)), kMaxKeyBytes);
+    return Error(
+        Code::kInvalidArgument,
+        "a key of {} bytes, which begins with '{}'; at most {} are allowed: rename the file",
+        key.size(), EscapeText(key.substr(0, 60)), kMaxKeyBytes);
   Sample sample;
   sample.key_begin = arena_.size();
   sample.key_bytes = static_cast<uint32_t>(key.size());
@@ -117,9 +118,8 @@ void PackList::Reorder(std::span<const uint64_t> order) {
 }
 
 Status PackList::JoinEqualKeys() {
-  std::vector<std::pair<size_t, size_t>> hashed(num_samples());
-  for (size_t i = 0; i < hashed.size(); ++i)
-    hashed[i] = {std::hash<std::string_view>()(key(i)), i};
+  std::vector<std::pair<uint32_t, size_t>> hashed(num_samples());
+  for (size_t i = 0; i < hashed.size(); ++i) hashed[i] = {Crc32c(AsBytes(key(i))), i};
   std::sort(hashed.begin(), hashed.end());
   std::vector<size_t> equal;
   bool joined = false;

@@ -99,9 +99,10 @@ Status PackStaging::CheckFree() {
   if (!entries.ok()) return OkIfNotFound(std::move(entries).status());
   for (const DirectoryEntry& entry : *entries) {
     if (entry.name == kStagingName) continue;
-    return Error(Code::kAlreadyExists,
-                 "'{}' holds files that are no data set, such as '{}'; choose a new or empty folder",
-                 EscapeText(destination_), EscapeText(entry.name));
+    return Error(
+        Code::kAlreadyExists,
+        "'{}' holds files that are no data set, such as '{}'; choose a new or empty folder",
+        EscapeText(destination_), EscapeText(entry.name));
   }
   return OkStatus();
 }
@@ -127,7 +128,8 @@ Status PackStaging::ReadCurrentManifest() {
   auto text = fs_->ReadWhole(path, kRecordLimit);
   if (!text.ok()) return OkIfNotFound(std::move(text).status());
   auto manifest = Manifest::FromJson(*text, path);
-  if (!manifest.ok()) return std::move(manifest).status().Prefix("cannot replace the data set there");
+  if (!manifest.ok())
+    return std::move(manifest).status().Prefix("cannot replace the data set there");
   current_ = std::move(manifest).value();
   return OkStatus();
 }
@@ -150,6 +152,19 @@ Status PackStaging::ReadPlan() {
   return OkStatus();
 }
 
+// Replaces `path` in one step; without `sync_` one that no wait for the disk is part of.
+Status PackStaging::WriteRecord(const std::string& path, const std::string& content) {
+  if (sync_) return fs_->WriteAtomically(path, AsBytes(content));
+  std::string name = fmt::format("{}record-{}", kTemporaryPrefix, BaseName(path));
+  std::string temporary = JoinPath(DirectoryName(path), name);
+  HR_ASSIGN_OR_RETURN(auto file, fs_->Create(temporary));
+  Status written = file->Append(AsBytes(content));
+  if (written.ok()) written = file->Close();
+  if (written.ok()) written = fs_->Rename(temporary, path);
+  if (!written.ok()) (void)fs_->Remove(temporary);
+  return written;
+}
+
 Status PackStaging::WritePlan() {
   Json replaces = Json::MakeArray();
   for (const std::string& name : plan_->replaces) replaces.Append(name);
@@ -158,7 +173,7 @@ Status PackStaging::WritePlan() {
                   .Set("shards", plan_->num_shards)
                   .Set("generation", plan_->generation)
                   .Set("replaces", std::move(replaces));
-  return fs_->WriteAtomically(JoinPath(staging_, kPlanName), AsBytes(json.Dump(1)));
+  return WriteRecord(JoinPath(staging_, kPlanName), json.Dump(1));
 }
 
 bool PackStaging::CurrentNames(const std::string& file) const {
@@ -180,8 +195,7 @@ Status PackStaging::RemoveTemporaries() {
   return OkStatus();
 }
 
-Result<PackStaging::Found> PackStaging::Begin(const std::string& fingerprint,
-                                              uint64_t num_shards) {
+Result<PackStaging::Found> PackStaging::Begin(const std::string& fingerprint, uint64_t num_shards) {
   if (plan_) HR_RETURN_IF_ERROR(RemoveTemporaries());
   if (plan_ && plan_->num_shards > 0 && CurrentNames(ShardName(0))) {
     bool same = plan_->fingerprint == fingerprint;
@@ -199,7 +213,8 @@ Result<PackStaging::Found> PackStaging::Begin(const std::string& fingerprint,
   plan_.reset();
   HR_ASSIGN_OR_RETURN(auto entries, fs_->List(staging_));
   for (const DirectoryEntry& entry : entries) {
-    if (entry.name != kLockName) HR_RETURN_IF_ERROR(fs_->RemoveTree(JoinPath(staging_, entry.name)));
+    if (entry.name != kLockName)
+      HR_RETURN_IF_ERROR(fs_->RemoveTree(JoinPath(staging_, entry.name)));
   }
   HR_RETURN_IF_ERROR(CheckFree());
   plan_ = Plan{fingerprint, num_shards, 0, {}};
@@ -255,7 +270,7 @@ std::optional<PackedShard> PackStaging::Reuse(uint64_t shard, const Context& ctx
 
 Status PackStaging::Finish(uint64_t shard, const PackedShard& packed) {
   HR_RETURN_IF_ERROR(FaultPoint("pack.shard.before_record"));
-  return fs_->WriteAtomically(DonePath(shard), AsBytes(packed.ToJson().Dump(1)));
+  return WriteRecord(DonePath(shard), packed.ToJson().Dump(1));
 }
 
 // A file that is not here any more was moved by the pack that this one goes on from.
@@ -283,7 +298,7 @@ Status PackStaging::Publish(const std::vector<PackedShard>& shards, Manifest* ma
   if (sync_) HR_RETURN_IF_ERROR(fs_->SyncDirectory(destination_));
   HR_RETURN_IF_ERROR(FaultPoint("pack.publish.before_manifest"));
   std::string path = JoinPath(destination_, kManifestName);
-  Status written = fs_->WriteAtomically(path, AsBytes(manifest->ToJson()));
+  Status written = WriteRecord(path, manifest->ToJson());
   if (!written.ok()) {
     // Its last step, the sync of the folder, can fail after the new version became visible.
     if (ReadCurrentManifest().ok() && CurrentNames(ShardName(0)))

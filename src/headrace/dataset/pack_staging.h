@@ -1,7 +1,7 @@
 // The place in which a pack is built, and the steps by which it becomes a data set.
 //
-// Everything is written into DST/.headrace-pack, under a lock that the kernel drops when the process
-// dies. How a version is published, and what a power cut leaves at each step:
+// Everything is written into DST/.headrace-pack, under a lock that the kernel drops when the
+// process dies. How a version is published, and what a power cut leaves at each step:
 //
 //   1. plan.json names the input (fingerprint), the file names to be, and the files that will be
 //      replaced.                                            Nothing visible has changed.
@@ -49,7 +49,7 @@ class PackStaging {
   // removed. kAlreadyExists as in Open.
   Result<Found> Begin(const std::string& fingerprint, uint64_t num_shards);
 
-  std::string TarPath(uint64_t shard) const;    // where to write it
+  std::string TarPath(uint64_t shard) const;  // where to write it
   std::string IndexPath(uint64_t shard) const;
   // The shard's record when an earlier pack finished it and every byte is still as recorded.
   std::optional<PackedShard> Reuse(uint64_t shard, const Context& ctx);
@@ -71,6 +71,7 @@ class PackStaging {
   Status ReadCurrentManifest();
   Status ReadPlan();
   Status WritePlan();
+  Status WriteRecord(const std::string& path, const std::string& content);
   void RemovePublishedFiles();  // of plan_, those that no manifest names
   void RemoveReplacedFiles();
   Status RemoveTemporaries();

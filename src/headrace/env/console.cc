@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -43,6 +44,12 @@ Status WriteStdout(Bytes data) {
 }
 
 void WriteStderr(Bytes data) { (void)WriteAll(STDERR_FILENO, data); }
+
+std::optional<std::string> EnvironmentText(const std::string& name) {
+  const char* value = ::getenv(name.c_str());
+  if (value == nullptr) return std::nullopt;
+  return std::string(value);
+}
 
 void IgnoreBrokenPipes() { ::signal(SIGPIPE, SIG_IGN); }
 

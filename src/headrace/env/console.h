@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
+#include <string>
 
 #include "headrace/base/bytes.h"
 #include "headrace/base/status.h"
@@ -19,6 +21,9 @@ int StderrColumns();
 Status WriteStdout(Bytes data);
 // Writes all of `data` to standard error; a fault there has nowhere to be told and is ignored.
 void WriteStderr(Bytes data);
+
+// The value of an environment variable; empty when it is not set. From main, before threads start.
+std::optional<std::string> EnvironmentText(const std::string& name);
 
 // From now on a closed pipe is an error of the write and does not end the process.
 void IgnoreBrokenPipes();
