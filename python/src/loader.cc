@@ -28,7 +28,7 @@ struct NativeBatch {
 
 // A Loader whose destruction joins threads, which must not happen under the GIL.
 struct NativeLoader {
-  std::unique_ptr<Loader> loader;
+  loader::LoaderPtr loader;
   ~NativeLoader() {
     nb::gil_scoped_release released;
     loader.reset();
@@ -67,7 +67,7 @@ LoaderOptions ReadOptions(const nb::dict& options) {
 
 NativeLoader* Create(const loader::SampleAccess& access, const nb::dict& options) {
   LoaderOptions native = ReadOptions(options);
-  Result<std::unique_ptr<Loader>> made = [&] {
+  Result<loader::LoaderPtr> made = [&] {
     nb::gil_scoped_release released;
     return Loader::Create(access.dataset(), std::move(native));
   }();

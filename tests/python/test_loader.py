@@ -242,7 +242,7 @@ def test_state_is_small_and_counts_delivered_batches(texts: Path) -> None:
 
 @pytest.mark.parametrize(
     "settings,word",
-    [({"seed": 5}, "seed"), ({"global_batch_size": 24}, "global_batch"), ({"tail": "pad"}, "tail")],
+    [({"seed": 5}, "seed"), ({"global_batch_size": 24}, "global batch"), ({"tail": "pad"}, "tail")],
 )
 def test_state_that_does_not_fit_is_refused(
     texts: Path, settings: dict[str, Any], word: str
@@ -435,7 +435,8 @@ def counts() -> tuple[int, int]:
 
 def test_abandoned_iterators_leak_nothing(photos: Path) -> None:
     ds = headrace.open(photos)
-    next(iter(ds.loader(batch_size=5, transforms={"cls": T.label()})))
+    for _ in ds.loader(batch_size=5, transforms={"cls": T.label()}):
+        pass  # every shard is open now
     gc.collect()
     before = counts()
     for _ in range(200):

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "headrace/env/process.h"
+
 namespace headrace::loader {
 
 namespace {
@@ -76,9 +78,11 @@ Result<std::shared_ptr<Batch>> BatchPool::Take() {
     if (!batch->error.ok()) return batch->error;
   }
   batch->Clear();
-  return std::shared_ptr<Batch>(batch.release(), [pool = shared_from_this()](Batch* done) {
-    pool->Give(std::unique_ptr<Batch>(done));
-  });
+  // In a forked child the pool's lock may be held by a thread that does not exist: let go there.
+  return std::shared_ptr<Batch>(
+      batch.release(), [pool = shared_from_this(), born = ForkGeneration()](Batch* done) {
+        if (ForkGeneration() == born) pool->Give(std::unique_ptr<Batch>(done));
+      });
 }
 
 void BatchPool::Give(std::unique_ptr<Batch> batch) {

@@ -63,6 +63,7 @@ class LoaderImpl final : public Loader {
   Status LoadSubstitute(Batch* batch, uint64_t r, Status reason, const Context& ctx) override;
   Status BookSkipped(const Batch& batch, uint64_t r, Status reason) override;
   LoaderStats stats() const override;
+  bool InForkedChild() const override { return ForkGeneration() != fork_generation_; }
   void Close() override;
 
  private:
@@ -77,7 +78,6 @@ class LoaderImpl final : public Loader {
     uint64_t first = 0, last = 0;  // rows [first, last)
   };
 
-  bool InForkedChild() const { return ForkGeneration() != fork_generation_; }
   Status CheckUsable() const;
   Status StartWorkers();
   void Run(Worker* worker);
@@ -456,12 +456,7 @@ LoaderStats LoaderImpl::stats() const {
 }
 
 void LoaderImpl::Close() {
-  if (InForkedChild()) {
-    // The threads and perhaps the lock's holder exist in the parent only: touch nothing.
-    for (auto& worker : workers_)
-      if (worker->thread) worker->thread->Abandon();
-    return;
-  }
+  if (InForkedChild()) return;  // the threads, perhaps holding the lock, exist in the parent only
   {
     MutexLock lock(&mu_);
     stopping_.store(true);
@@ -501,8 +496,12 @@ Result<std::shared_ptr<RowPlan>> MakeRowPlan(std::shared_ptr<const dataset::Data
 
 }  // namespace
 
-Result<std::unique_ptr<Loader>> Loader::Create(std::shared_ptr<const dataset::Dataset> dataset,
-                                               LoaderOptions options) {
+void LoaderDeleter::operator()(Loader* loader) const {
+  if (!loader->InForkedChild()) delete loader;
+}
+
+Result<LoaderPtr> Loader::Create(std::shared_ptr<const dataset::Dataset> dataset,
+                                 LoaderOptions options) {
   if (options.threads < 1 || options.threads > 1024)
     return Error(Code::kInvalidArgument, "threads: expected 1 to 1024, found {}", options.threads);
   HR_ASSIGN_OR_RETURN(std::shared_ptr<RowPlan> rows, MakeRowPlan(std::move(dataset), options));
@@ -511,8 +510,8 @@ Result<std::unique_ptr<Loader>> Loader::Create(std::shared_ptr<const dataset::Da
                                         options.world_size, options.rank, options.tail));
   options.order = rows->order->options();
   HR_ASSIGN_OR_RETURN(Quarantine quarantine, Quarantine::Open(options.quarantine_path));
-  return std::make_unique<LoaderImpl>(std::move(rows), plan, std::move(options),
-                                      std::move(quarantine));
+  return LoaderPtr(
+      new LoaderImpl(std::move(rows), plan, std::move(options), std::move(quarantine)));
 }
 
 }  // namespace headrace::loader

@@ -59,10 +59,19 @@ struct LoaderStats {
   uint64_t ready_batches = 0;  // finished and waiting now
 };
 
+class Loader;
+
+// Destroys a loader; in a forked child it lets go of the memory instead, since locks and condition
+// variables there belong to threads that do not exist.
+struct LoaderDeleter {
+  void operator()(Loader* loader) const;
+};
+using LoaderPtr = std::unique_ptr<Loader, LoaderDeleter>;
+
 class Loader {
  public:
   // Starts no thread. kInvalidArgument / kNotFound for options that make no sense for this dataset.
-  static Result<std::unique_ptr<Loader>> Create(std::shared_ptr<const dataset::Dataset> dataset,
+  static Result<LoaderPtr> Create(std::shared_ptr<const dataset::Dataset> dataset,
                                                 LoaderOptions options);
   virtual ~Loader() = default;  // as Close()
 
@@ -90,6 +99,9 @@ class Loader {
   virtual Status BookSkipped(const Batch& batch, uint64_t r, Status reason) = 0;
 
   virtual LoaderStats stats() const = 0;
+  // True in the child of a fork that came after Create.
+  virtual bool InForkedChild() const = 0;
+
   // Stops and joins the threads, frees the memory. Next() then fails with kCancelled. Idempotent.
   virtual void Close() = 0;
 };

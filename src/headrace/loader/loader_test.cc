@@ -27,7 +27,7 @@ LoaderOptions Options(uint64_t batch) {
   return options;
 }
 
-std::unique_ptr<Loader> Make(const TinyDataset& data, const LoaderOptions& options) {
+LoaderPtr Make(const TinyDataset& data, const LoaderOptions& options) {
   auto loader = Loader::Create(data.Open(), options);
   EXPECT_TRUE(loader.ok()) << loader.status().ToString();
   return std::move(loader).value();

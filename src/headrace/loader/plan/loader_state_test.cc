@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -33,7 +34,7 @@ auto Tie(const LoaderState& s) {
 
 RC_GTEST_PROP(LoaderStateProperty, JsonRoundTrip, ()) {
   LoaderState state;
-  state.dataset_version = "v" + std::to_string(*rc::gen::arbitrary<uint64_t>());
+  state.dataset_version = fmt::format("v{}", *rc::gen::arbitrary<uint64_t>());
   state.seed = *rc::gen::arbitrary<uint64_t>();
   state.epoch = *rc::gen::arbitrary<uint64_t>();
   state.global_batch = *rc::gen::inRange<uint64_t>(1, 5000);

@@ -22,8 +22,9 @@ struct OrderOptions {
   uint64_t seed = 0;
   // false: the samples in manifest order, in every epoch; lanes and window_shards are then 1.
   bool shuffle = true;
-  // Number of lanes K, 1 to number of shards. 0 = 64 from 64 shards on; for fewer, the largest power
-  // of two that leaves at least 4 shards to a lane (1 below 8 shards), so that lanes end together.
+  // Number of lanes K, 1 to number of shards. 0 = 64 from 64 shards on; for fewer, the largest
+  // power of two that leaves at least 4 shards to a lane (1 below 8 shards), so that lanes end
+  // together.
   uint32_t lanes = 0;
   // Shards of one lane whose samples are mixed. 0 = max(2, 64 / K).
   uint32_t window_shards = 0;

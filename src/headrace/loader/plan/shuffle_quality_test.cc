@@ -82,8 +82,8 @@ TEST(ShuffleQuality, SmallStreamByHand) {
   EXPECT_NEAR(found.serial_correlation, -0.5, 1e-12);
 }
 
-// Of the 6 ways to draw 2 of {a, a, b, b}, two give one class (chi-square 2) and four give both (0):
-// the mean is 2/3. A stream that gives one class a batch is 3 times as skewed.
+// Of the 6 ways to draw 2 of {a, a, b, b}, two give one class (chi-square 2) and four give both
+// (0): the mean is 2/3. A stream that gives one class a batch is 3 times as skewed.
 TEST(ShuffleQuality, ImbalanceIsMeasuredAgainstDrawingWithoutPuttingBack) {
   const std::vector<uint64_t> shards{4};
   const std::vector<uint32_t> classes{0, 0, 1, 1};
