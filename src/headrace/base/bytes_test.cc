@@ -67,12 +67,15 @@ TEST(AlignedBuffer, MovesItsMemory) {
 }
 
 TEST(AlignedBuffer, SaysWhenMemoryCannotBeHad) {
-  AlignedBuffer buffer(10);
-  EXPECT_FALSE(buffer.Reserve(std::numeric_limits<size_t>::max()));
-  EXPECT_EQ(buffer.capacity(), 0u);
-  EXPECT_EQ(buffer.data(), nullptr);
-  EXPECT_FALSE(buffer.Reserve(std::numeric_limits<size_t>::max() / 2));
-  EXPECT_TRUE(buffer.Reserve(10));
+  // The second one, with a quarter on top, is a small number again once it has overflown.
+  for (size_t bytes : {SIZE_MAX, SIZE_MAX / 5 * 4 + 2, SIZE_MAX / 2 + 1, SIZE_MAX / 4 + 1}) {
+    AlignedBuffer buffer(10);
+    EXPECT_FALSE(buffer.Reserve(bytes)) << bytes;
+    EXPECT_EQ(buffer.capacity(), 0u);
+    EXPECT_EQ(buffer.data(), nullptr);
+    EXPECT_FALSE(buffer.Reserve(bytes, true)) << bytes;
+    EXPECT_TRUE(buffer.Reserve(10));
+  }
 }
 
 }  // namespace
