@@ -126,7 +126,7 @@ RULES = (
         allowed_in="cli",
         in_tests=True,
     ),
-    rule("using-namespace", r"\busing\s+namespace\s+std\b", "name what you use", in_tests=True),
+    rule("using-namespace", r"\busing\s+namespace\s+std\s*;", "name what you use", in_tests=True),
 )
 
 

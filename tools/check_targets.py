@@ -13,15 +13,13 @@ BUILT = ("src", "python", "fuzz", "tests")
 
 
 def named_by_cmake(root: Path, path: Path) -> bool:
-    """True if a CMakeLists.txt in the file's folder or above it names the file."""
+    """True if a CMake file in the file's folder or above it names the file."""
     for folder in path.parents:
-        lists = root / folder / "CMakeLists.txt"
-        if not lists.is_file():
-            continue
         name = re.escape(path.relative_to(folder).as_posix())
-        text = re.sub(r"#.*", "", lists.read_text())
-        if re.search(rf"(?<![\w./-]){name}(?![\w.-])", text):
-            return True
+        for lists in [root / folder / "CMakeLists.txt", *(root / folder).glob("*.cmake")]:
+            text = re.sub(r"#.*", "", lists.read_text()) if lists.is_file() else ""
+            if re.search(rf"(?<![\w./-]){name}(?![\w.-])", text):
+                return True
     return False
 
 
@@ -38,7 +36,7 @@ def check_sources(root: Path) -> list[Finding]:
         ):
             continue
         findings.append(
-            Finding(path, 1, "no CMakeLists.txt in its folder or above names it: nothing builds it")
+            Finding(path, 1, "no CMake file in its folder or above names it: nothing builds it")
         )
     return findings
 
@@ -69,7 +67,8 @@ def check_python_tests(root: Path) -> list[Finding]:
     return [
         Finding(path, 1, f"pytest does not look here; it looks into: {', '.join(folders)}")
         for path in files(root, (".py",))
-        if (path.stem.startswith("test_") or path.stem.endswith("_test")) and path.parts[0] not in folders
+        if (path.stem.startswith("test_") or path.stem.endswith("_test"))
+        and path.parts[0] not in folders
     ]
 
 
