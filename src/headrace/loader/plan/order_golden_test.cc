@@ -1,6 +1,7 @@
 // Checks the order against values frozen in tests/compat/order/, which tests/python/
 // order_reference.py made from docs/formats/order.md. These files never change: a difference means
 // that resumed runs would see other samples.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -35,7 +36,7 @@ std::vector<std::string> GoldenFiles() {
 class OrderGolden : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::ifstream file(std::string(HEADRACE_ORDER_GOLDEN_DIR) + "/" + GetParam() + ".json");
+    std::ifstream file(fmt::format("{}/{}.json", HEADRACE_ORDER_GOLDEN_DIR, GetParam()));
     const std::string text(std::istreambuf_iterator<char>(file), {});
     auto json = Json::Parse(text);
     ASSERT_TRUE(json.ok()) << json.status().ToString();
