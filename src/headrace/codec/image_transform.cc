@@ -127,9 +127,11 @@ class Builder {
     if (ops && !ops->is_array()) return members.Wrong("ops", "expected an array, found " + ops->Dump());
     for (size_t i = 0; ops && i < ops->items().size(); ++i)
       HR_RETURN_IF_ERROR(ReadOp(Members(ops->items()[i], fmt::format("ops[{}]", i)), i));
+    if (ops_.short_side && !ops_.center_crop)
+      return members.Wrong("ops", "resize with \"short_side\" gives images of many sizes: add a center_crop");
     if (!size_) return members.Wrong("ops", "nothing fixes the size of the output: give random_resized_crop, "
                                             "resize with \"size\", or center_crop");
-    return Finish(members);
+    return Finish();
   }
 
  private:
@@ -232,9 +234,7 @@ class Builder {
     return OkStatus();
   }
 
-  Result<std::shared_ptr<const Transform>> Finish(const Members& members) {
-    if (ops_.short_side && !ops_.center_crop)
-      return members.Wrong("ops", "resize with \"short_side\" gives images of many sizes: add a center_crop");
+  Result<std::shared_ptr<const Transform>> Finish() {
     format_.height = size_->height;
     format_.width = size_->width;
     if (ops_.mean.empty()) ops_.mean.assign(format_.channels, 0.0);

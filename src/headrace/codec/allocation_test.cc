@@ -1,0 +1,105 @@
+// Counts what the transforms allocate per sample, libraries included, by standing in for malloc.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "headrace/codec/testing/test_images.h"
+#include "headrace/codec/transform.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HR_CANNOT_COUNT 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#define HR_CANNOT_COUNT 1
+#endif
+#endif
+
+static std::atomic<uint64_t> allocations{0};
+
+#if !defined(HR_CANNOT_COUNT) && defined(__GLIBC__)
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+
+__attribute__((visibility("default"))) void* malloc(size_t n) { return ++allocations, __libc_malloc(n); }
+__attribute__((visibility("default"))) void* calloc(size_t n, size_t m) { return ++allocations, __libc_calloc(n, m); }
+__attribute__((visibility("default"))) void* realloc(void* p, size_t n) { return ++allocations, __libc_realloc(p, n); }
+__attribute__((visibility("default"))) void* memalign(size_t a, size_t n) { return ++allocations, __libc_memalign(a, n); }
+__attribute__((visibility("default"))) void* aligned_alloc(size_t a, size_t n) { return ++allocations, __libc_memalign(a, n); }
+}
+#else
+#undef HR_CANNOT_COUNT
+#define HR_CANNOT_COUNT 1
+#endif
+
+namespace headrace::codec {
+namespace {
+
+class Allocation : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef HR_CANNOT_COUNT
+    GTEST_SKIP() << "malloc cannot be replaced in this build";
+#endif
+  }
+
+  // Allocations of 100 samples once everything has been used.
+  static uint64_t Steady(const std::string& json, const std::vector<std::string>& fields) {
+    auto transform = CreateTransform(json);
+    EXPECT_TRUE(transform.ok()) << transform.status().ToString();
+    StageRecorder recorder;
+    Scratch scratch(&recorder);
+    std::vector<std::byte> out((*transform)->output().bytes());
+    uint64_t before = 0;
+    for (uint64_t i = 0; i < 300; ++i) {
+      if (i == 200) before = allocations;
+      // The same hundred samples three times: the first round grows the buffers.
+      DrawKey key{1, 0, i % 100};
+      Status status = (*transform)->Apply(AsBytes(fields[i % fields.size()]), {}, key, &scratch, out);
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    }
+    return allocations - before;
+  }
+};
+
+const char* const kTrain = R"({"type": "image", "dtype": "float32", "ops": [{"op": "random_resized_crop", "size": [64, 64]},
+    {"op": "random_horizontal_flip"}, {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}]})";
+
+TEST_F(Allocation, TheCounterWorks) {
+  uint64_t before = allocations;
+  std::string text(1000, 'x');
+  EXPECT_GT(allocations, before);
+  EXPECT_EQ(text[0], 'x');
+}
+
+TEST_F(Allocation, NonePerSequentialJpeg) {
+  std::vector<std::string> files;
+  for (int h : {1, 2})
+    for (uint32_t channels : {1u, 3u}) {
+      JpegOptions options;
+      options.h = options.v = h;
+      files.push_back(EncodeJpeg(MakePixels(300, 200, channels, 1), options));
+    }
+  EXPECT_EQ(Steady(kTrain, files), 0u);
+}
+
+TEST_F(Allocation, NonePerLabel) {
+  EXPECT_EQ(Steady(R"({"type": "label"})", {"7\n", "true", " 12 "}), 0u);
+  EXPECT_EQ(Steady(R"({"type": "label", "dtype": "float32", "shape": [3]})", {"[1, 2.5, -3e2]", "1 2 3"}), 0u);
+  EXPECT_EQ(Steady(R"({"type": "label", "path": "/a/1"})", {R"({"b": "x", "a": [0, 5]})"}), 0u);
+}
+
+// libjpeg keeps the coefficients of a progressive file in its own pool: some pieces for each file.
+TEST_F(Allocation, FewPerProgressiveJpeg) {
+  JpegOptions options;
+  options.progressive = true;
+  EXPECT_LE(Steady(kTrain, {EncodeJpeg(MakePixels(300, 200, 3, 1), options)}), 100u * 12);
+}
+
+}  // namespace
+}  // namespace headrace::codec
