@@ -11,7 +11,10 @@ Five lines::
         train(batch["jpg"], batch["cls"])
 """
 
-from headrace import transforms
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from headrace._native import __version__
 from headrace.dataset import Dataset, open
 from headrace.errors import (
@@ -23,8 +26,11 @@ from headrace.errors import (
     NotFoundError,
     StateError,
 )
-from headrace.loader import Loader
-from headrace.tensor import Tensor
+
+if TYPE_CHECKING:
+    from headrace import transforms
+    from headrace.loader import Loader
+    from headrace.tensor import Tensor
 
 __all__ = [
     "BudgetError",
@@ -41,3 +47,15 @@ __all__ = [
     "open",
     "transforms",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Imported when first asked for: opening a dataset and reading a sample needs none of them.
+    import importlib
+
+    homes = {"Loader": "headrace.loader", "Tensor": "headrace.tensor"}
+    if name in homes:
+        return getattr(importlib.import_module(homes[name]), name)
+    if name == "transforms":
+        return importlib.import_module("headrace.transforms")
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -76,6 +75,8 @@ class PythonFields:
     ) -> Any:
         if not transform.seeded:
             return transform.function(data)
+        import random
+
         # A string seed goes through SHA-512: the same generator in every process and version.
         rng = random.Random(f"{self._seed}/{batch.epoch}/{batch.ids()[r]}")
         return transform.function(data, rng)

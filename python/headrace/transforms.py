@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace import _native
 from headrace.tensor import Tensor
@@ -63,8 +62,7 @@ class NativeTransform:
         return f"headrace.transforms.NativeTransform({self.to_json()})"
 
 
-@dataclass(frozen=True)
-class PythonTransform:
+class PythonTransform(NamedTuple):
     """A Python function applied to the bytes of a field, in the consumer's thread.
 
     Attributes:
