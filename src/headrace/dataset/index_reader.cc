@@ -143,8 +143,9 @@ Status IndexReader::Rep::ReadFieldNames() {
   if (part.size() < 4 || count > kMaxFieldNames)
     return Damaged(OffsetOf(part), "the table of field names has no right count");
   for (uint32_t i = 0; i < count; ++i) {
-    size_t length = at + 2 > part.size() ? SIZE_MAX : LoadLittle<uint16_t>(part.data() + at);
-    if (length > part.size() - at - 2)
+    size_t rest = part.size() - at;
+    size_t length = rest < 2 ? 0 : LoadLittle<uint16_t>(part.data() + at);
+    if (rest < 2 || length > rest - 2)
       return Damaged(OffsetOf(part), "the table of field names ends too early");
     field_names.emplace_back(AsText(part.subspan(at + 2, length)));
     at += 2 + length;

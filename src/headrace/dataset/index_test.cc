@@ -194,6 +194,17 @@ TEST(Index, DamageCostsOnlyTheChunkItHit) {
   EXPECT_EQ(reader->VerifyAll().code(), Code::kDataLoss);
 }
 
+// Found by the fuzz target: one byte left where the length of a name should stand.
+TEST(Index, ANameTableThatEndsInsideALengthIsRefused) {
+  namespace f = index_format;
+  std::string bytes = Build(ShardKind::kTar, SmallSamples(1));
+  StoreLittle<uint64_t>(&bytes[f::kAtSections + 16], 5);
+  StoreLittle<uint32_t>(&bytes[f::kAtHeaderCrc], Crc32c(AsBytes(bytes).first(f::kAtHeaderCrc)));
+  Status status = IndexReader::FromBytes(bytes, "x.hridx").status();
+  EXPECT_EQ(status.code(), Code::kDataLoss);
+  EXPECT_THAT(status.ToString(), HasSubstr("field names"));
+}
+
 TEST(Index, ShortAndLongFilesAreRefused) {
   std::string bytes = Build(ShardKind::kTar, SmallSamples(100));
   for (size_t size : {size_t{0}, size_t{7}, size_t{4095}, size_t{4096}, bytes.size() - 1}) {

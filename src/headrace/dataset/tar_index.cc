@@ -16,7 +16,7 @@ using index_format::kMaxFieldsOfSample;
 class SequentialReader {
  public:
   SequentialReader(const RandomAccessFile& file, const Context& ctx)
-      : file_(file), ctx_(ctx), buffer_(kReadBytes) {}
+      : file_(file), ctx_(ctx) {}
 
   // Returns the CRC32C of [begin, end), begin at or after the last call's end.
   Result<uint32_t> ChecksumOf(uint64_t begin, uint64_t end) {
@@ -32,9 +32,10 @@ class SequentialReader {
 
  private:
   Status Advance(uint64_t end, uint32_t* crc) {
+    if (at_ < end && buffer_.empty()) buffer_.resize(std::min<uint64_t>(file_.size(), kReadBytes));
     while (at_ < end) {
       HR_RETURN_IF_ERROR(ctx_.Check());
-      MutableBytes part = MutableBytes(buffer_).first(std::min<uint64_t>(kReadBytes, end - at_));
+      MutableBytes part = MutableBytes(buffer_).first(std::min<uint64_t>(buffer_.size(), end - at_));
       HR_RETURN_IF_ERROR(file_.ReadAt(at_, part, ctx_));
       whole_ = Crc32c(part, whole_);
       if (crc) *crc = Crc32c(part, *crc);

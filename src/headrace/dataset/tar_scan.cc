@@ -23,7 +23,7 @@ constexpr size_t kMaxDamageKept = 1000;
 class BlockWindow {
  public:
   BlockWindow(const RandomAccessFile& file, const Context& ctx)
-      : file_(file), ctx_(ctx), buffer_(kLongReadBytes) {}
+      : file_(file), ctx_(ctx), buffer_(std::min(file.size(), kLongReadBytes)) {}
 
   // The bytes [at, at + length), length <= kLongReadBytes; fewer only at the end of the file. Valid
   // until the next call. `long_read`: more headers are expected nearby.
@@ -33,6 +33,7 @@ class BlockWindow {
     if (at < begin_ || at + length > begin_ + held_) {
       HR_RETURN_IF_ERROR(ctx_.Check());
       uint64_t wanted = std::max(length, long_read ? kLongReadBytes : kShortReadBytes);
+      wanted = std::min<uint64_t>(wanted, buffer_.size());
       held_ = 0;
       HR_ASSIGN_OR_RETURN(held_, file_.ReadSome(at, MutableBytes(buffer_).first(wanted), ctx_));
       begin_ = at;
@@ -140,7 +141,7 @@ Status TarScanner::NotTar() {
 void TarScanner::AddDamage(uint64_t offset, uint64_t resumed_at, std::string reason) {
   ++result_.num_damaged;
   if (result_.damage.size() < kMaxDamageKept)
-    result_.damage.push_back({offset, resumed_at, std::move(reason)});
+    result_.damage.push_back({offset, std::min(resumed_at, file_.size()), std::move(reason)});
 }
 
 Status TarScanner::Step() {

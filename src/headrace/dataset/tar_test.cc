@@ -143,6 +143,16 @@ TEST(TarScan, ATruncatedMemberIsDamageAtItsHeader) {
   EXPECT_THAT(scan.result.damage[0].reason, HasSubstr("past the end"));
 }
 
+// Found by the fuzz target: the padding of a lost member lies beyond the end of the file.
+TEST(TarScan, ReadingNeverResumesBehindTheEnd) {
+  std::string header;
+  AppendTarHeader(std::string(70'000, 'p') + ".txt", 3, &header);
+  std::string tar = MakeTar({{"a.txt", "1"}}, false) + header + "abc";
+  Scan scan = ScanBytes(tar);
+  ASSERT_EQ(scan.result.num_damaged, 1u);
+  EXPECT_EQ(scan.result.damage[0].resumed_at, tar.size());
+}
+
 TEST(TarScan, ALostStretchOfZerosIsNoSilentEnd) {
   std::string tar = MakeTar(MakeSamples("k", 5));
   Scan good = ScanBytes(tar);
