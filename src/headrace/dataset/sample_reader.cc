@@ -263,10 +263,12 @@ Status OpenSampleReader::ReadOneFile(uint32_t number, MutableBytes out, bool has
                  fmt::format("index {} is damaged: {}", state_->index->name(), inside.message()));
   path_.assign(dataset_->data_folder()).append("/").append(name);
   auto found = dataset_->fs()->ReadInto(path_, out);
+  if (found.ok() && *found == entry.length) {
+    cost_.bytes += *found;
+    return OkStatus();
+  }
   Location place{.file = path_, .offset = {}, .key = {}, .field = {}};
   if (!found.ok()) return Place(std::move(found).status().At(std::move(place)), number);
-  cost_.bytes += *found;
-  if (*found == entry.length) return OkStatus();
   const char* more = has_spare_byte && *found > entry.length ? "more than " : "";
   place.offset = std::min<uint64_t>(*found, entry.length);
   return Place(Error(Code::kDataLoss,
