@@ -34,8 +34,9 @@ void CatCommand::Declare(Arguments* arguments) {
                    "KEY [FIELD], or with --index only [FIELD]; the field may be left out when the "
                    "sample has one");
   arguments->Count("--index", &index_, "The sample with this number, counted from 0, not a key");
-  arguments->Note("The bytes are checked against their checksum first. A key may be written as `ls` "
-                  "prints it.");
+  arguments->Note(
+      "The bytes are checked against their checksum first. A key may be written as `ls` "
+      "prints it.");
   arguments->Example("headrace cat packed/ cat/0001 jpg > photo.jpg", "One field of one sample");
   arguments->Example("headrace cat packed/ --index 0 cls", "The label of the first sample");
 }

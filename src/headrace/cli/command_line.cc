@@ -33,6 +33,13 @@ void AddParsed(CLI::App* app, const std::string& names, T* value, const std::str
   if (!fallback.empty()) option->default_str(fallback);
 }
 
+Result<uint64_t> ParseCount(const std::string& text) {
+  auto count = ParseSize(text);
+  if (count.ok()) return count;
+  return Error(Code::kInvalidArgument, "'{}' is not a number: expected for example 12, 10k or 2M",
+               EscapeText(text));
+}
+
 class AppArguments final : public Arguments {
  public:
   explicit AppArguments(CLI::App* app) : app_(app) {}
@@ -50,14 +57,15 @@ class AppArguments final : public Arguments {
   }
   void Texts(const std::string& name, std::vector<std::string>* value, int at_least,
              const std::string& help) override {
-    app_->add_option(name, *value, help)->required()->expected(at_least, -1);  // no most
+    CLI::Option* option = app_->add_option(name, *value, help);
+    option->required(at_least > 0)->expected(at_least, -1);  // no most
   }
   void Count(const std::string& names, uint64_t* value, const std::string& help) override {
-    AddParsed(app_, names, value, help, "N", ParseSize, std::to_string(*value));
+    AddParsed(app_, names, value, help, "N", ParseCount, std::to_string(*value));
   }
   void Count(const std::string& names, std::optional<uint64_t>* value,
              const std::string& help) override {
-    AddParsed(app_, names, value, help, "N", ParseSize, "");
+    AddParsed(app_, names, value, help, "N", ParseCount, "");
   }
   void Size(const std::string& names, uint64_t* value, const std::string& help) override {
     AddParsed(app_, names, value, help, "SIZE", ParseSize, FormatSize(*value));

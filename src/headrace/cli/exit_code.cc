@@ -13,12 +13,12 @@ ExitCode ExitCodeFor(const Status& status) {
     case Code::kUnimplemented:
       return ExitCode::kUsage;
     case Code::kNotFound:
+    case Code::kFailedPrecondition:
     case Code::kOutOfRange:
     case Code::kDataLoss:
       return ExitCode::kBadData;
     case Code::kPermissionDenied:
     case Code::kResourceExhausted:
-    case Code::kFailedPrecondition:
     case Code::kUnavailable:
     case Code::kDeadlineExceeded:
     case Code::kInternal:

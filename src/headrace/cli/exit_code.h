@@ -8,10 +8,10 @@ namespace headrace::cli {
 
 enum class ExitCode : int {
   kOk = 0,
-  kBadData = 1,       // data is damaged or missing: verify found damage, no such sample
-  kUsage = 2,         // the command line asks for something that cannot be done
-  kEnvironment = 3,   // the machine: I/O, permission, a full disk, memory, a lock that is held
-  kInterrupted = 130, // SIGINT or SIGTERM
+  kBadData = 1,        // data is damaged or missing: verify found damage, no such sample
+  kUsage = 2,          // the command line asks for something that cannot be done
+  kEnvironment = 3,    // the machine: I/O, permission, a full disk, memory, a lock that is held
+  kInterrupted = 130,  // SIGINT or SIGTERM
 };
 
 // The exit code that stands for a fault.

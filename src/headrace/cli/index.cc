@@ -25,7 +25,8 @@ class IndexCommand final : public Command {
 };
 
 void IndexCommand::Declare(Arguments* arguments) {
-  arguments->Texts("paths", &paths_, 1, "Tars and folders of tars, or one plain folder, or one list");
+  arguments->Texts("paths", &paths_, 1,
+                   "Tars and folders of tars, or one plain folder, or one list");
   arguments->Text("--output", &options_.output,
                   "Folder for the indexes and the manifest; without it they lie beside the data");
   arguments->Flag("--checksums", &options_.build.checksums,
@@ -35,8 +36,9 @@ void IndexCommand::Declare(Arguments* arguments) {
   arguments->Flag("--separate-keys", &separate_,
                   "A key that comes again after other keys is a sample of its own, not an error");
   arguments->Text("--message", &options_.message, "A note to keep in the manifest");
-  arguments->Note("The data stays where it is and as it is. Checksums that are not computed now are "
-                  "learned at the\nfirst read of each sample.");
+  arguments->Note(
+      "The data stays where it is and as it is. Checksums that are not computed now are "
+      "learned at the\nfirst read of each sample.");
   arguments->Example("headrace index shards/", "Tars beside each other become one data set");
   arguments->Example("headrace index --output indexes/ /readonly/shards/*.tar",
                      "The data's own folder is not written to");

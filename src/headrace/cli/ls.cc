@@ -39,12 +39,14 @@ class LsCommand final : public Command {
 
 void LsCommand::Declare(Arguments* arguments) {
   arguments->Text("dataset", &dataset_, "A data set, tar, folder of tars, plain folder or list");
-  arguments->Flag("--samples", &samples_, "List samples: number, key, and each field with its size");
+  arguments->Flag("--samples", &samples_,
+                  "List samples: number, key, and each field with its size");
   arguments->Count("--limit", &limit_, "With --samples: at most this many");
   arguments->Count("--from", &from_, "With --samples: begin with the sample of this number");
-  arguments->Note("Fields are 'verified' when a checksum is kept for them, by the index or learned at "
-                  "an earlier\nread; the others are checked from their second read on, or after "
-                  "`headrace verify --learn`.");
+  arguments->Note(
+      "Fields are 'verified' when a checksum is kept for them, by the index or learned at "
+      "an earlier\nread; the others are checked from their second read on, or after "
+      "`headrace verify --learn`.");
   arguments->Example("headrace ls packed/", "The shards, and how much of them has a checksum");
   arguments->Example("headrace ls --samples --limit 10 packed/", "The first ten samples");
 }

@@ -22,10 +22,10 @@ std::string ProgressText(const std::string& verb, const ProgressFigures& figures
                          double elapsed_seconds) {
   if (figures.total_bytes == 0) return fmt::format("{}: looking at the source", verb);
   double rate = elapsed_seconds > 0 ? static_cast<double>(figures.bytes) / elapsed_seconds : 0;
-  std::string text = fmt::format(
-      "{} {:3} %  {} of {} samples  {}/s", verb, figures.bytes * 100 / figures.total_bytes,
-      FormatCount(figures.done), FormatCount(figures.total),
-      FormatSize(static_cast<uint64_t>(rate)));
+  std::string text =
+      fmt::format("{} {:3} %  {} of {} samples  {}/s", verb,
+                  figures.bytes * 100 / figures.total_bytes, FormatCount(figures.done),
+                  FormatCount(figures.total), FormatSize(static_cast<uint64_t>(rate)));
   if (rate > 0 && figures.bytes < figures.total_bytes) {
     double left = static_cast<double>(figures.total_bytes - figures.bytes) / rate;
     text += fmt::format("  {} left",

@@ -15,7 +15,7 @@ namespace headrace::cli {
 
 // Figures at one moment. A total of 0 is not known yet.
 struct ProgressFigures {
-  uint64_t done = 0, total = 0;              // samples
+  uint64_t done = 0, total = 0;  // samples
   uint64_t bytes = 0, total_bytes = 0;
 };
 

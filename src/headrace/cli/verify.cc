@@ -29,9 +29,10 @@ void VerifyCommand::Declare(Arguments* arguments) {
   arguments->Flag("--learn", &learn_,
                   "Compute the checksums that are missing and keep them beside the shards");
   arguments->Count("--threads", &threads_, "Shards read at once; 0 for one a processor");
-  arguments->Note("Reads everything and checks manifest, indexes, every field, and the shards' bytes "
-                  "between them.\nEvery damage is one line with its shard, offset and key. Exit code "
-                  "1 when there is any.");
+  arguments->Note(
+      "Reads everything and checks manifest, indexes, every field, and the shards' bytes "
+      "between them.\nEvery damage is one line with its shard, offset and key. Exit code "
+      "1 when there is any.");
   arguments->Example("headrace verify packed/", "Is everything as it was when it was packed?");
   arguments->Example("headrace verify --learn tars/",
                      "Give an index that was made from headers its checksums");

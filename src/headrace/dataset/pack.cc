@@ -27,13 +27,18 @@ class ShardCrew {
  public:
   ShardCrew(FileSystem* fs, const PackList* list, const std::vector<PackSpan>* spans,
             PackStaging* staging, const PackOptions& options, const Context& ctx)
-      : fs_(fs), list_(list), spans_(spans), staging_(staging), options_(options), ctx_(ctx),
+      : fs_(fs),
+        list_(list),
+        spans_(spans),
+        staging_(staging),
+        options_(options),
+        ctx_(ctx),
         packed_(spans->size()) {}
 
   Status Run(bool resume) {
     resume_ = resume;
-    uint64_t threads = options_.threads != 0 ? options_.threads
-                                             : static_cast<uint64_t>(AvailableCpus());
+    uint64_t threads =
+        options_.threads != 0 ? options_.threads : static_cast<uint64_t>(AvailableCpus());
     threads = std::min<uint64_t>(threads, spans_->size());
     std::vector<std::unique_ptr<Thread>> helpers;
     while (helpers.size() + 1 < threads) {
@@ -97,9 +102,8 @@ class ShardCrew {
       }
       HR_RETURN_IF_ERROR(ctx_.Check());
     }
-    HR_ASSIGN_OR_RETURN(packed_[shard],
-                        writer->WriteShard(span, staging_->TarPath(shard),
-                                           staging_->IndexPath(shard), ctx_));
+    HR_ASSIGN_OR_RETURN(packed_[shard], writer->WriteShard(span, staging_->TarPath(shard),
+                                                           staging_->IndexPath(shard), ctx_));
     return staging_->Finish(shard, packed_[shard]);
   }
 
@@ -159,7 +163,11 @@ class PackRun {
  public:
   PackRun(FileSystem* fs, const std::vector<std::string>& sources, const std::string& destination,
           const PackOptions& options, const Context& ctx, PackStaging* staging)
-      : fs_(fs), sources_(sources), destination_(destination), options_(options), ctx_(ctx),
+      : fs_(fs),
+        sources_(sources),
+        destination_(destination),
+        options_(options),
+        ctx_(ctx),
         staging_(staging) {}
 
   Result<PackReport> Run() {
@@ -172,8 +180,7 @@ class PackRun {
       options_.progress->total_bytes = total_bytes_;
       options_.progress->total_shards = spans_.size();
     }
-    HR_ASSIGN_OR_RETURN(auto found,
-                        staging_->Begin(FingerprintOf(list_, options_), spans_.size()));
+    HR_ASSIGN_OR_RETURN(auto found, staging_->Begin(FingerprintOf(list_, options_), spans_.size()));
     if (found == PackStaging::Found::kPublished) return ReportPublished();
     ShardCrew crew(fs_, &list_, &spans_, staging_, options_, ctx_);
     Status status = crew.Run(found == PackStaging::Found::kUnfinished);
@@ -204,7 +211,8 @@ class PackRun {
   }
 
   Result<PackReport> ReportPublished() {
-    HR_ASSIGN_OR_RETURN(Manifest manifest, Manifest::Load(fs_, JoinPath(destination_, kManifestName)));
+    HR_ASSIGN_OR_RETURN(Manifest manifest,
+                        Manifest::Load(fs_, JoinPath(destination_, kManifestName)));
     PackReport report;
     report.reused_shards = manifest.shards.size();
     FillReport(manifest, &report);
@@ -251,16 +259,16 @@ Result<PackReport> Pack(FileSystem* fs, const std::vector<std::string>& sources,
   HR_RETURN_IF_ERROR(CheckNotInside(fs, sources, destination));
   HR_ASSIGN_OR_RETURN(auto staging,
                       PackStaging::Open(fs, destination, options.overwrite, options.sync));
-  Result<PackReport> report =
-      PackRun(fs, sources, destination, options, ctx, staging.get()).Run();
+  Result<PackReport> report = PackRun(fs, sources, destination, options, ctx, staging.get()).Run();
   if (report.ok()) return report;
   // A full disk is given back at once; otherwise what is finished waits for the next try.
   bool keep = report.status().code() != Code::kResourceExhausted;
   if (!staging->Abandon(keep)) return report;
-  return Error(report.status().code(),
-               "{}; finished shards are kept, so that the same command goes on from here (or remove "
-               "'{}/.headrace-pack')",
-               report.status().message(), EscapeText(destination))
+  return Error(
+             report.status().code(),
+             "{}; finished shards are kept, so that the same command goes on from here (or remove "
+             "'{}/.headrace-pack')",
+             report.status().message(), EscapeText(destination))
       .At(report.status().location());
 }
 

@@ -1,6 +1,6 @@
 // What is to be packed: samples in order, each a key and its fields, and where their bytes come
-// from. Compact (texts share one arena, about 60 bytes a field), since a list can have 10^8 entries.
-// Built by one thread; then immutable and safe to read from any thread.
+// from. Compact (texts share one arena, about 60 bytes a field), since a list can have 10^8
+// entries. Built by one thread; then immutable and safe to read from any thread.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct PackField {
   uint64_t range_offset = 0;  // kRange: where its data begins in the container
   int64_t mtime_ns = 0;       // kFile
   uint32_t text_bytes = 0;
-  uint32_t container = 0;     // kRange: place in containers()
-  uint16_t name = 0;          // place in field_names()
+  uint32_t container = 0;  // kRange: place in containers()
+  uint16_t name = 0;       // place in field_names()
   PackOrigin origin = PackOrigin::kFile;
 };
 
@@ -43,15 +43,14 @@ struct PackContainer {
 
 class PackList {
  public:
-  // Starts a sample; the Add calls that follow belong to it. kInvalidArgument when the key is longer
-  // than the 65,535 bytes that an index can hold.
+  // Starts a sample; the Add calls that follow belong to it. kInvalidArgument when the key is
+  // longer than the 65,535 bytes that an index can hold.
   Status BeginSample(std::string_view key);
   // Each returns kInvalidArgument when the sample already has a field of that name, or when there
   // are more than 65,535 names.
   Status AddFile(std::string_view field, std::string_view path, uint64_t size_bytes,
                  int64_t mtime_ns);
-  Status AddRange(std::string_view field, uint32_t container, uint64_t offset,
-                  uint64_t size_bytes);
+  Status AddRange(std::string_view field, uint32_t container, uint64_t offset, uint64_t size_bytes);
   Status AddText(std::string_view field, std::string_view text);
   uint32_t AddContainer(PackContainer container);
 
@@ -88,7 +87,8 @@ class PackList {
     uint32_t num_fields = 0;
   };
   Status AddField(std::string_view name, PackField field);
-  // Moves the fields of `samples`, which have one key, to the first of them; the others lose theirs.
+  // Moves the fields of `samples`, which have one key, to the first of them; the others lose
+  // theirs.
   Status Join(std::span<const size_t> samples);
 
   std::vector<Sample> samples_;

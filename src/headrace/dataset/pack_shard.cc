@@ -74,7 +74,8 @@ Result<std::unique_ptr<ShardWriter>> ShardWriter::Create(FileSystem* fs, const P
                                                          const ShardWriterOptions& options) {
   std::unique_ptr<ShardWriter> writer(new ShardWriter(fs, list, options));
   if (!writer->buffer_.Reserve(options.buffer_bytes))
-    return Error(Code::kResourceExhausted, "no memory for a write buffer of {}; use fewer --threads",
+    return Error(Code::kResourceExhausted,
+                 "no memory for a write buffer of {}; use fewer --threads",
                  FormatSize(options.buffer_bytes));
   return writer;
 }
@@ -240,8 +241,7 @@ Status ShardWriter::ReadField(const PackField& field, MutableBytes out, const Co
   }
   path_.assign(text);
   HR_ASSIGN_OR_RETURN(size_t read, fs_->ReadInto(path_, out));
-  if (read < field.size_bytes)
-    return ChangedSize(text, field.size_bytes, fmt::format("{}", read));
+  if (read < field.size_bytes) return ChangedSize(text, field.size_bytes, fmt::format("{}", read));
   if (read > field.size_bytes) return ChangedSize(text, field.size_bytes, "more");
   return OkStatus();
 }

@@ -30,7 +30,7 @@ struct PackSkip {
 // What one finished shard holds: enough to publish it, and to trust it again after a restart.
 struct PackedShard {
   uint64_t samples = 0;
-  uint64_t bytes = 0;  // size of the tar
+  uint64_t bytes = 0;   // size of the tar
   uint32_t crc32c = 0;  // of the tar
   uint32_t index_header_crc32c = 0;
   std::vector<std::string> fields;  // names, sorted
@@ -42,12 +42,12 @@ struct PackedShard {
 
 // Work done so far, added to by all writers; anyone may read it at any time.
 struct PackProgress {
-  std::atomic<uint64_t> samples{0}, bytes{0}, shards{0};           // done
+  std::atomic<uint64_t> samples{0}, bytes{0}, shards{0};                    // done
   std::atomic<uint64_t> total_samples{0}, total_bytes{0}, total_shards{0};  // 0 while planning
 };
 
 struct ShardWriterOptions {
-  bool sync = true;           // make tar and index durable before WriteShard returns
+  bool sync = true;  // make tar and index durable before WriteShard returns
   bool skip_unreadable = false;
   const std::atomic<bool>* stop = nullptr;  // another writer has failed: end with kCancelled
   PackProgress* progress = nullptr;         // may be null
@@ -87,8 +87,7 @@ class ShardWriter {
   Status Flush();
   Status AtTar(Status status) const;  // with the place in the tar being written
   Status FinishTar();
-  Status WriteIndex(const std::string& tar_path, const std::string& index_path,
-                    const Context& ctx);
+  Status WriteIndex(const std::string& tar_path, const std::string& index_path, const Context& ctx);
 
   FileSystem* fs_;
   const PackList* list_;

@@ -95,8 +95,8 @@ Status SourceLister::AddTar(const std::string& path) {
   uint32_t container = list_.AddContainer({path, file->size(), info.mtime_ns});
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildTarIndex(*file, options_, ctx_));
   for (const TarDamage& damage : built.scan.damage)
-    list_.left_out.push_back(fmt::format("{}: damage at byte {}: {}", EscapeText(path),
-                                         damage.offset, damage.reason));
+    list_.left_out.push_back(
+        fmt::format("{}: damage at byte {}: {}", EscapeText(path), damage.offset, damage.reason));
   return AddIndex(std::move(built), path, "", container);
 }
 

@@ -59,7 +59,7 @@ Result<std::unique_ptr<PackStaging>> PackStaging::Open(FileSystem* fs,
   auto lock = fs->Lock(JoinPath(staging->staging_, kLockName));
   if (!lock.ok()) {
     if (lock.status().code() == Code::kFailedPrecondition)
-      return Error(Code::kFailedPrecondition,
+      return Error(Code::kUnavailable,
                    "another pack is writing to '{}'; wait for it to end, or choose another folder",
                    EscapeText(destination));
     staging->RemoveEmptyFolders();

@@ -34,9 +34,10 @@ namespace headrace::dataset {
 class PackStaging {
  public:
   // Takes the lock on `destination`, making the folder when it is not there.
-  //   kAlreadyExists       a data set is there and `overwrite` is false; or files that are no data
-  //                        set, or a file in place of the folder: never touched.
-  //   kFailedPrecondition  another pack is at work there.
+  //   kAlreadyExists a data set is there and `overwrite` is false; or files that are no data set,
+  //   or
+  //                  a file in place of the folder: never touched.
+  //   kUnavailable   another pack is at work there.
   static Result<std::unique_ptr<PackStaging>> Open(FileSystem* fs, const std::string& destination,
                                                    bool overwrite, bool sync);
   // Releases the lock. Without Publish or Abandon everything stays as a killed process leaves it.

@@ -120,12 +120,10 @@ Result<PackReport> PackInto(FileSystem* fs, const PackOptions& options,
 
 // What a pack of MakeSource's files gives.
 Tree ExpectedSamples() {
-  return {{"cat/a.jpg", Pattern(700, 1)},  {"cat/a.json", "{}"},
-          {"cat/a.cls", "0"},              {"cat/b.jpg", Pattern(512, 2)},
-          {"cat/b.cls", "0"},              {"cat/deep/c.jpg", Pattern(511, 3)},
-          {"cat/deep/c.cls", "0"},         {"dog/a.jpg", ""},
-          {"dog/a.cls", "1"},              {"dog/b.jpg", Pattern(513, 4)},
-          {"dog/b.cls", "1"}};
+  return {{"cat/a.jpg", Pattern(700, 1)}, {"cat/a.json", "{}"}, {"cat/a.cls", "0"},
+          {"cat/b.jpg", Pattern(512, 2)}, {"cat/b.cls", "0"},   {"cat/deep/c.jpg", Pattern(511, 3)},
+          {"cat/deep/c.cls", "0"},        {"dog/a.jpg", ""},    {"dog/a.cls", "1"},
+          {"dog/b.jpg", Pattern(513, 4)}, {"dog/b.cls", "1"}};
 }
 
 TEST(Pack, FolderBecomesShardsWithIndexAndManifest) {
@@ -317,7 +315,7 @@ TEST(Pack, SecondPackAtOnceIsRefused) {
   auto held = fs.Lock(kTarget + "/.headrace-pack/lock");
   ASSERT_TRUE(held.ok());
   auto report = PackInto(&fs, SmallShards());
-  EXPECT_EQ(report.status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(report.status().code(), Code::kUnavailable);
   EXPECT_THAT(report.status().ToString(), HasSubstr("another pack"));
   held->reset();
   EXPECT_TRUE(PackInto(&fs, SmallShards()).ok());
@@ -522,8 +520,8 @@ bool FailsAndLeavesTargetAsBefore(bool overwrite, const Spoil& spoil) {
 TEST(PackFullDisk, AtEveryByteCountLeavesTargetAsBefore) {
   for (bool overwrite : {false, true}) {
     uint64_t limit = 0;
-    while (FailsAndLeavesTargetAsBefore(
-        overwrite, [&](FaultyFileSystem* fs) { fs->LimitBytes(limit); })) {
+    while (FailsAndLeavesTargetAsBefore(overwrite,
+                                        [&](FaultyFileSystem* fs) { fs->LimitBytes(limit); })) {
       ASSERT_FALSE(HasFailure()) << "limit " << limit;
       limit += 391;
     }
@@ -559,7 +557,8 @@ TEST(PackFullDisk, AtEveryCallLeavesTargetAsBefore) {
   }
 }
 
-// An I/O fault keeps finished shards; what readers see stays, and the next try gives the same bytes.
+// An I/O fault keeps finished shards; what readers see stays, and the next try gives the same
+// bytes.
 TEST(PackFault, AtEveryCallTheNextTryGivesTheSameBytes) {
   MemoryFileSystem undisturbed;
   MakeSource(&undisturbed);

@@ -66,7 +66,8 @@ Status ShardVerifier::Run(size_t shard) {
   auto index = dataset_->Index(shard);
   if (!index.ok()) return Note(std::move(index).status());
   Status whole_index = (*index)->VerifyAll();
-  if (!whole_index.ok()) HR_RETURN_IF_ERROR(Note(std::move(whole_index).At({info.name, {}, {}, {}})));
+  if (!whole_index.ok())
+    HR_RETURN_IF_ERROR(Note(std::move(whole_index).At({info.name, {}, {}, {}})));
   Status opened = dataset_->CheckShard(shard, ctx_);
   if (!opened.ok()) return Note(std::move(opened));
   uint64_t end = dataset_->first_sample(shard + 1);
@@ -155,13 +156,17 @@ class VerifyRun {
  public:
   VerifyRun(FileSystem* fs, std::shared_ptr<const Dataset> dataset, const VerifyOptions& options,
             const Context& ctx)
-      : fs_(fs), dataset_(std::move(dataset)), options_(options), ctx_(ctx),
-        verdicts_(dataset_->shards().size()), faults_(dataset_->shards().size()) {}
+      : fs_(fs),
+        dataset_(std::move(dataset)),
+        options_(options),
+        ctx_(ctx),
+        verdicts_(dataset_->shards().size()),
+        faults_(dataset_->shards().size()) {}
 
   Result<VerifyReport> Run() {
     SetTotals();
-    uint64_t threads = options_.threads != 0 ? options_.threads
-                                             : static_cast<uint64_t>(AvailableCpus());
+    uint64_t threads =
+        options_.threads != 0 ? options_.threads : static_cast<uint64_t>(AvailableCpus());
     threads = std::min<uint64_t>(threads, verdicts_.size());
     std::vector<std::unique_ptr<Thread>> helpers;
     while (helpers.size() + 1 < threads) {

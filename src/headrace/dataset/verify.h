@@ -22,8 +22,8 @@ struct VerifyProgress {
 };
 
 struct VerifyOptions {
-  bool learn = false;    // compute and keep the checksums that are missing
-  uint32_t threads = 0;  // 0 = one for each processor
+  bool learn = false;                  // compute and keep the checksums that are missing
+  uint32_t threads = 0;                // 0 = one for each processor
   VerifyProgress* progress = nullptr;  // may be null; not owned
 };
 

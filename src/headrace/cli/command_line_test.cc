@@ -1,0 +1,126 @@
+// The program's edge: exit codes, options, output and progress, without a process of its own.
+#include "headrace/cli/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "headrace/cli/progress_line.h"
+#include "headrace/env/testing/memory_file_system.h"
+
+namespace headrace::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Runs a command line on a file system in memory and keeps what it prints.
+class CommandLineTest : public testing::Test {
+ protected:
+  ExitCode Run(const std::vector<std::string>& arguments) {
+    printed_.clear();
+    Output output([this](Bytes data) {
+      printed_ += AsText(data);
+      return write_fault_;
+    });
+    Session session;
+    session.fs = &files_;
+    session.out = &output;
+    return RunCommandLine(arguments, &session);
+  }
+
+  MemoryFileSystem files_;
+  std::string printed_;
+  Status write_fault_;
+};
+
+TEST_F(CommandLineTest, EveryCommandHasHelpWithAnExample) {
+  std::set<std::string_view> names;
+  for (const CommandEntry& entry : AllCommands()) {
+    EXPECT_TRUE(names.insert(entry.name).second) << entry.name << " is in the table twice";
+    EXPECT_EQ(Run({std::string(entry.name), "--help"}), ExitCode::kOk);
+    EXPECT_THAT(printed_, HasSubstr("Examples:"));
+    EXPECT_THAT(printed_, HasSubstr("--json"));
+    EXPECT_THAT(std::string(entry.summary), Not(testing::EndsWith(".")));
+  }
+}
+
+TEST_F(CommandLineTest, WrongUsageIsCode2) {
+  EXPECT_EQ(Run({}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"frobnicate"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"ls"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"version", "--nonsense"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"pack", "a", "b", "--shard-size", "much"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"pack", "a", "b", "--threads", "-1"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"pack", "a", "b", "--shard-size", "0"}), ExitCode::kUsage);
+}
+
+TEST_F(CommandLineTest, FaultOfACommandIsItsExitCodeAndJson) {
+  EXPECT_EQ(Run({"ls", "/nowhere", "--json"}), ExitCode::kBadData);
+  auto json = Json::Parse(printed_);
+  ASSERT_TRUE(json.ok()) << printed_;
+  EXPECT_EQ(json->Find("error")->Find("code")->AsString(), "not found");
+}
+
+TEST_F(CommandLineTest, ReaderThatHasGoneIsNoFault) {
+  write_fault_ = Status(Code::kUnavailable, "closed");
+  EXPECT_EQ(Run({"version"}), ExitCode::kOk);
+  write_fault_ = Status(Code::kResourceExhausted, "the disk is full");
+  EXPECT_EQ(Run({"version"}), ExitCode::kEnvironment);
+}
+
+TEST_F(CommandLineTest, PackAndListInMemory) {
+  ASSERT_TRUE(files_.MakeDirectories("/in/a").ok());
+  ASSERT_TRUE(files_.WriteAtomically("/in/a/1.txt", AsBytes("one")).ok());
+  ASSERT_TRUE(files_.WriteAtomically("/in/a/2.txt", AsBytes("two")).ok());
+  ASSERT_EQ(Run({"pack", "/in", "/out/", "-q"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("2 samples in 1 shards"));
+  ASSERT_EQ(Run({"ls", "/out", "--samples"}), ExitCode::kOk);
+  EXPECT_EQ(printed_, "0\ta/1\ttxt:3\tcls:1\n1\ta/2\ttxt:3\tcls:1\n");
+  ASSERT_EQ(Run({"cat", "/out", "a/2", "txt"}), ExitCode::kOk);
+  EXPECT_EQ(printed_, "two");
+  EXPECT_EQ(Run({"pack", "/in", "/out", "-q"}), ExitCode::kUsage);
+}
+
+TEST(ExitCode, EachCodeHasItsPlace) {
+  EXPECT_EQ(ExitCodeFor(OkStatus()), ExitCode::kOk);
+  EXPECT_EQ(ExitCodeFor(Status(Code::kDataLoss, "x")), ExitCode::kBadData);
+  EXPECT_EQ(ExitCodeFor(Status(Code::kFailedPrecondition, "x")), ExitCode::kBadData);
+  EXPECT_EQ(ExitCodeFor(Status(Code::kInvalidArgument, "x")), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeFor(Status(Code::kAlreadyExists, "x")), ExitCode::kUsage);
+  EXPECT_EQ(ExitCodeFor(Status(Code::kResourceExhausted, "x")), ExitCode::kEnvironment);
+  EXPECT_EQ(ExitCodeFor(Status(Code::kUnavailable, "x")), ExitCode::kEnvironment);
+  EXPECT_EQ(static_cast<int>(ExitCodeFor(Status(Code::kCancelled, "x"))), 130);
+}
+
+TEST(Output, LargeAndSmallPiecesStayInOrder) {
+  std::string seen;
+  Output output([&](Bytes data) {
+    seen += AsText(data);
+    return OkStatus();
+  });
+  std::string expected;
+  for (size_t size : {1u, 70'000u, 3u, 65'536u, 0u, 10u}) {
+    std::string piece(size, static_cast<char>('a' + size % 26));
+    output.Write(AsBytes(piece));
+    expected += piece;
+  }
+  EXPECT_TRUE(output.Flush().ok());
+  EXPECT_TRUE(seen == expected);
+}
+
+TEST(Progress, TextSaysHowFarHowFastAndHowLong) {
+  EXPECT_EQ(ProgressText("packing", {}, 1), "packing: looking at the source");
+  ProgressFigures half{2000, 4000, 100 << 20, 200 << 20};
+  std::string text = ProgressText("packing", half, 2);
+  EXPECT_THAT(text, HasSubstr(" 50 %"));
+  EXPECT_THAT(text, HasSubstr("2,000 of 4,000 samples"));
+  EXPECT_THAT(text, HasSubstr("50 MiB/s"));
+  EXPECT_THAT(text, HasSubstr("left"));
+  ProgressFigures all{4000, 4000, 200 << 20, 200 << 20};
+  EXPECT_THAT(ProgressText("packing", all, 4), Not(HasSubstr("left")));
+}
+
+}  // namespace
+}  // namespace headrace::cli
