@@ -1,0 +1,107 @@
+"""Draws the run as a PNG: the loss, and the input stall over time."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from comparison import Comparison
+from stall import Stall, of_attempt, of_pass
+from stream import Attempt, Run
+
+COLORS = ("#0b6e99", "#d9822b", "#3a8a4d")
+GRAY = "#9a9a9a"
+DARK = "#333333"
+STRETCH_SECONDS = 0.5
+
+
+def draw(path: Path, reference: Run, attempts: list[Attempt], compared: Comparison | None) -> None:
+    """Write the picture to `path`."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
+    rows = 3 if compared else 2
+    figure, axes = plt.subplots(rows, 1, figsize=(10, 3.3 * rows), layout="constrained")
+    draw_loss(axes[0], reference, attempts)
+    draw_training_stall(axes[1], attempts)
+    if compared:
+        draw_compared_stall(axes[2], compared)
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def head(axes, title: str, across: str, up: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=DARK)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.grid(axis="y", color="#e6e6e6")
+    axes.set_axisbelow(True)
+
+
+def name_of(index: int, attempt: Attempt) -> str:
+    what = "process" if attempt.world == 1 else "processes"
+    return f"{'started' if index == 0 else 'resumed'} with {attempt.world} {what}"
+
+
+def draw_loss(axes, reference: Run, attempts: list[Attempt]) -> None:
+    """Loss by global batch: the pieces of the killed run on top of the run that was never stopped."""
+    losses = [batch.loss for batch in reference.batches]
+    axes.plot(losses, color="#cccccc", linewidth=5, label="never stopped, 2 processes")
+    for index, attempt in enumerate(attempts):
+        color = COLORS[index % len(COLORS)]
+        numbers, losses = zip(*((n, b.loss) for n, b in attempt.whole.items()), strict=True)
+        axes.plot(numbers, losses, color=color, linewidth=1.4, label=name_of(index, attempt))
+        if index < len(attempts) - 1:
+            axes.plot(
+                numbers[-1], losses[-1], "X", color=color, markersize=9, markeredgecolor="white"
+            )
+            axes.axvspan(
+                attempts[index + 1].start, numbers[-1], color=color, alpha=0.12, linewidth=0
+            )
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, len(reference.batches) - 1)
+    axes.legend(frameon=False, fontsize=9)
+    title = "Killed (✕) and resumed, the loss goes the way of the run that was never stopped"
+    head(axes, title, "global batch (shaded: done again from the last checkpoint)", "loss")
+
+
+def draw_stall(axes, stall: Stall, shift: float, color: str, label: str) -> None:
+    """One consumer's stall as steps of a fixed width in time."""
+    stretches = max(1, round(stall.seconds / STRETCH_SECONDS))
+    edges = [stall.began - shift + i * stall.seconds / stretches for i in range(stretches + 1)]
+    shares = [100 * share for share in stall.shares(stretches)]
+    axes.stairs(shares, edges, fill=True, color=color, alpha=0.25)
+    axes.stairs(shares, edges, color=color, linewidth=1.5, label=label)
+
+
+def draw_training_stall(axes, attempts: list[Attempt]) -> None:
+    """Stall over time in the killed run; between its attempts nothing trains."""
+    stalls = [of_attempt(attempt) for attempt in attempts]
+    began = stalls[0].began
+    for index, (attempt, stall) in enumerate(zip(attempts, stalls, strict=True)):
+        draw_stall(axes, stall, began, COLORS[index % len(COLORS)], name_of(index, attempt))
+    for before, after in itertools.pairwise(stalls):
+        kill = before.ended - began
+        axes.axvspan(kill, after.began - began, color="#eeeeee", linewidth=0)
+        axes.axvline(kill, color="#b03030", linewidth=1.2)
+        axes.text(kill, 97, " SIGKILL", color="#b03030", fontsize=8, va="top")
+    axes.set_ylim(0, 100)
+    axes.set_xlim(0, stalls[-1].ended - began)
+    title = "Input stall of that run: the training step shares the processors with decoding"
+    across = "seconds since the first batch (gray: starting again)"
+    head(axes, title, across, "waiting for input, %")
+
+
+def draw_compared_stall(axes, compared: Comparison) -> None:
+    """Stall over time in front of the emulated accelerator, both loaders."""
+    for loader, color in zip(compared.loaders, ("#0b6e99", GRAY), strict=True):
+        stall = of_pass(loader.paced[-1])
+        draw_stall(axes, stall, 0, color, f"{loader.name}: AU {1 - loader.stall:.0%}")
+    axes.set_ylim(0, 100)
+    axes.set_xlim(left=0)
+    axes.legend(frameon=False, fontsize=9)
+    title = f"Input stall at an emulated accelerator of {compared.rate:,.0f} images/s"
+    head(axes, title, "seconds since the first batch was asked for", "waiting for input, %")
