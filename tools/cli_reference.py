@@ -18,11 +18,12 @@ INTRODUCTION = """# The headrace program
 
 Made by `tools/cli_reference.py` from the program's help: change the help, then run the script.
 
-Sizes are written as `65536`, `64KiB`, `1.5GiB` or `10MB`, numbers as `12`, `10k` or `2M`. With `--json` each
-command prints one JSON value on standard output and nothing else there; a fault is then
-`{"error": {"code": ..., "message": ..., "file": ..., "offset": ..., "key": ..., "field": ...}}`, with the parts that
-are known. Every fault is also one line on standard error that begins with `headrace: `. Progress goes to standard
-error: a line that is drawn anew on a terminal, a plain line every 10 seconds otherwise, nothing with `--quiet`.
+Sizes are written as `65536`, `64KiB`, `1.5GiB` or `10MB`, numbers as `12`, `10k` or `2M`. With
+`--json` each command prints one JSON value on standard output and nothing else there; a fault is then
+`{"error": {"code": ..., "message": ..., "file": ..., "offset": ..., "key": ..., "field": ...}}`, with
+the parts that are known. Every fault is also one line on standard error that begins with `headrace: `.
+Progress goes to standard error: a line that is drawn anew on a terminal, a plain line every 10 seconds
+otherwise, nothing with `--quiet`.
 
 | exit code | meaning |
 |---|---|

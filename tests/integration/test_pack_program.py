@@ -186,7 +186,9 @@ def test_two_packs_at_once(photos: tuple[Path, dict[str, bytes]], tmp_path: Path
     first = program.start("pack", photos[0], target, "--shard-samples", 1, "--threads", 1)
     program.interrupt(first, signal.SIGSTOP, target / ".headrace-pack" / "plan.json")
     try:
-        fails("pack", photos[0], target, code=program.ENVIRONMENT, words=["another pack", str(target)])
+        fails(
+            "pack", photos[0], target, code=program.ENVIRONMENT, words=["another pack", str(target)]
+        )
     finally:
         first.send_signal(signal.SIGCONT)
     first.communicate(timeout=60)
@@ -306,7 +308,9 @@ def test_odd_keys_of_a_tar_survive(tmp_path: Path) -> None:
     program.write_tar(tmp_path / "odd.tar", members)
     run("pack", tmp_path / "odd.tar", tmp_path / "set")
     found = program.read_tars(tmp_path / "set")
-    assert {name.encode("utf-8", "surrogateescape"): data for name, data in found.items()} == members
+    assert {
+        name.encode("utf-8", "surrogateescape"): data for name, data in found.items()
+    } == members
     for name in names:
         assert run("cat", tmp_path / "set", name, "txt")[0] == name
     listing = run("ls", "--samples", tmp_path / "set")[0].splitlines()
@@ -327,7 +331,18 @@ def test_few_descriptors_are_enough(tmp_path: Path) -> None:
     target.mkdir()
     sources = sorted(tmp_path.glob("*.tar"))
     few = limited(resource.RLIMIT_NOFILE, 64)
-    run("pack", *sources, target, "--shuffle", 3, "--shard-samples", 1, "--threads", 16, preexec_fn=few)
+    run(
+        "pack",
+        *sources,
+        target,
+        "--shuffle",
+        3,
+        "--shard-samples",
+        1,
+        "--threads",
+        16,
+        preexec_fn=few,
+    )
     assert program.read_tars(target) == {f"{n:03}.txt": b"x" for n in range(100)}
     out, _ = run("verify", target, "--threads", 16, preexec_fn=few)
     assert b"no damage" in out

@@ -33,7 +33,9 @@ def tars(tmp_path: Path) -> Path:
     folder = tmp_path / "tars"
     folder.mkdir()
     for number in range(3):
-        members = {b"%d/%02d.%s" % (number, i, f): b"data %d" % i for i in range(9) for f in (b"a", b"b")}
+        members = {
+            b"%d/%02d.%s" % (number, i, f): b"data %d" % i for i in range(9) for f in (b"a", b"b")
+        }
         program.write_tar(folder / f"{number}.tar", members)
     return folder
 
@@ -92,7 +94,9 @@ def test_ls_counts(packed: Path) -> None:
     assert listing["samples"] == 60 and listing["fields"] == ["cls", "jpg"]
     assert listing["classes"] == ["class0", "class1", "class2", "class3"]
     assert [shard["samples"] for shard in listing["shards"]] == [20, 20, 20]
-    assert all(s["checksums"] == {"in_index": 40, "learned": 0, "unverified": 0} for s in listing["shards"])
+    assert all(
+        s["checksums"] == {"in_index": 40, "learned": 0, "unverified": 0} for s in listing["shards"]
+    )
     text = run("ls", packed)[0].decode()
     assert "shard-000002.tar" in text and "60" in text.splitlines()[-1]
 
@@ -114,9 +118,9 @@ def test_ls_samples_in_part(packed: Path) -> None:
 
 def test_a_reader_that_goes_is_no_fault(tmp_path: Path) -> None:
     program.write_tar(tmp_path / "many.tar", {b"%06d.x" % i: b"" for i in range(20000)})
+    listing = [*program.PROGRAM, "ls", "--samples", str(tmp_path / "many.tar")]
     done = subprocess.run(
-        ["bash", "-c", 'set -o pipefail; "$@" | head -1', "bash", *program.PROGRAM]
-        + ["ls", "--samples", str(tmp_path / "many.tar")],
+        ["bash", "-c", 'set -o pipefail; "$@" | head -1', "bash", *listing],
         capture_output=True,
         check=False,
     )
@@ -167,7 +171,9 @@ def test_verify_finds_a_damaged_index_and_goes_on(packed: Path) -> None:
     index = packed / "shard-000001.tar.hridx"
     flip(index, index.stat().st_size - 20)
     report = run_json("verify", packed, code=program.BAD_DATA)
-    assert not report["ok"] and any("shard-000001" in f["message"] + f["file"] for f in report["faults"])
+    assert not report["ok"] and any(
+        "shard-000001" in f["message"] + f["file"] for f in report["faults"]
+    )
     assert [shard["damaged"] > 0 for shard in report["shards"]] == [False, True, False]
 
 
