@@ -9,6 +9,7 @@
 #include "errors.h"
 #include "headrace/loader/sample_access.h"
 #include "tensor.h"
+#include "value_memory.h"
 
 namespace nb = nanobind;
 
@@ -29,6 +30,7 @@ struct NativeBatch {
 // A Loader whose destruction joins threads, which must not happen under the GIL.
 struct NativeLoader {
   loader::LoaderPtr loader;
+  std::shared_ptr<loader::ValueMemory> value_memory;  // outlives the loader: dies with the GIL held
   ~NativeLoader() {
     nb::gil_scoped_release released;
     loader.reset();
@@ -67,11 +69,13 @@ LoaderOptions ReadOptions(const nb::dict& options) {
 
 NativeLoader* Create(const loader::SampleAccess& access, const nb::dict& options) {
   LoaderOptions native = ReadOptions(options);
+  std::shared_ptr<loader::ValueMemory> value_memory = MakeBytesMemory();
+  native.value_memory = value_memory;
   Result<loader::LoaderPtr> made = [&] {
     nb::gil_scoped_release released;
     return Loader::Create(access.dataset(), std::move(native));
   }();
-  return new NativeLoader{Unwrap(std::move(made))};
+  return new NativeLoader{Unwrap(std::move(made)), std::move(value_memory)};
 }
 
 nb::object Next(NativeLoader& self, double timeout_s) {
@@ -96,13 +100,8 @@ nb::list Keys(const NativeBatch& self) {
 
 nb::list Values(const NativeBatch& self, size_t value) {
   nb::list values;
-  for (uint64_t r = 0; r < self.batch->num_rows; ++r) {
-    Bytes data = self.batch->rows[r].values.at(value);
-    if (data.data() == nullptr)
-      values.append(nb::none());
-    else
-      values.append(nb::bytes(reinterpret_cast<const char*>(data.data()), data.size()));
-  }
+  for (uint64_t r = 0; r < self.batch->num_rows; ++r)
+    values.append(ValueObject(*self.batch, self.batch->rows[r], value));
   return values;
 }
 

@@ -29,9 +29,28 @@ Batch::Batch(const std::vector<ColumnSpec>& columns, uint64_t max_rows) : rows(m
   if (!have) error = Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", tensor_bytes_);
   for (BatchRow& row : rows) {
     row.values.resize(num_values);
-    row.value_offsets.resize(num_values);
+    row.value_places.resize(num_values);
     row.value_sizes.resize(num_values);
   }
+}
+
+uint64_t Batch::ValueBytes() const {
+  uint64_t total = 0;
+  for (uint64_t r = 0; r < num_rows; ++r)
+    for (uint64_t size : rows[r].value_sizes) total += size;
+  return total;
+}
+
+bool Batch::PlaceValuesInArena() {
+  if (!arena_.Reserve(std::max<uint64_t>(ValueBytes(), 1))) return false;
+  std::byte* place = arena_.data();
+  for (uint64_t r = 0; r < num_rows; ++r) {
+    for (size_t v = 0; v < rows[r].value_sizes.size(); ++v) {
+      rows[r].value_places[v] = place;
+      place += rows[r].value_sizes[v];
+    }
+  }
+  return true;
 }
 
 MutableBytes Batch::TensorRow(size_t column, uint64_t row) const {
@@ -60,6 +79,8 @@ void Batch::Clear() {
     std::fill(row.values.begin(), row.values.end(), Bytes());
   }
   num_rows = 0;
+  value_owner.reset();
+  owned_value_bytes = 0;
   bad_samples.clear();
   error = OkStatus();
 }

@@ -33,8 +33,8 @@ struct BatchRow {
   uint32_t attempts = 0;   // substitutes tried so far
   std::string key;         // bytes
   std::vector<Bytes> values;            // one per bytes column; data() null = the sample lacks it
-  std::vector<uint64_t> value_offsets;  // planned place of each value in the arena
-  std::vector<uint64_t> value_sizes;    // planned size of each value
+  std::vector<std::byte*> value_places;  // where each value is to be read to, once there is memory
+  std::vector<uint64_t> value_sizes;     // planned size of each value
   AlignedBuffer overflow;               // values of a substitute, which has other sizes than planned
 };
 
@@ -54,11 +54,15 @@ class Batch {
   std::byte* TensorData(size_t column) const { return tensors_[column]; }
   MutableBytes TensorRow(size_t column, uint64_t row) const;
 
-  // Makes room for the bytes columns' values of the whole batch. False without memory.
-  bool ReserveArena(uint64_t bytes) { return arena_.Reserve(bytes); }
-  std::byte* arena() { return arena_.data(); }
+  // Sum of the planned sizes of all values.
+  uint64_t ValueBytes() const;
+  // Gives every planned value its place in memory of this batch. False without memory.
+  bool PlaceValuesInArena();
+  // Set by a ValueMemory: what the values' memory belongs to.
+  std::shared_ptr<void> value_owner;
+  uint64_t owned_value_bytes = 0;
   // Bytes of memory held.
-  uint64_t memory_bytes() const { return tensor_bytes_ + arena_.capacity(); }
+  uint64_t memory_bytes() const { return tensor_bytes_ + arena_.capacity() + owned_value_bytes; }
 
   // Moves the loaded rows together, so that they are rows 0 .. n-1, and sets num_rows to n.
   void DropEmptyRows();
@@ -71,6 +75,17 @@ class Batch {
   AlignedBuffer tensor_memory_;
   uint64_t tensor_bytes_ = 0;
   AlignedBuffer arena_;
+};
+
+// Where the values of bytes columns are read to, when they are to end in memory of the consumer's own
+// kind (Python's bytes objects) without another copy.
+class ValueMemory {
+ public:
+  virtual ~ValueMemory() = default;
+  // Called in the consumer's thread from within Next(), for a planned batch: sets value_places of
+  // each row in use, for value_sizes bytes each, and value_owner, whose destruction may come in any
+  // thread. False without memory.
+  virtual bool Place(Batch* batch) = 0;
 };
 
 // Keeps the memory of batches between uses. Thread-safe. Owned together by the loader and every

@@ -20,6 +20,7 @@ constexpr uint64_t kMaxClaimedRows = 16;
 // of which belongs to the thread that claimed it.
 struct Slot {
   std::shared_ptr<Batch> batch;
+  bool has_memory = false; // its values have their places: rows may be claimed
   uint64_t next_row = 0;   // first row nobody has claimed
   uint64_t rows_left = 0;  // rows not finished
   uint64_t failed_row = 0;
@@ -45,6 +46,8 @@ class LoaderImpl final : public Loader {
       : rows_(std::move(rows)),
         plan_(plan),
         options_(std::move(options)),
+        has_values_(std::any_of(rows_->columns.begin(), rows_->columns.end(),
+                                [](const ColumnSpec& column) { return !column.transform; })),
         pool_(std::make_shared<BatchPool>(rows_->columns, plan_.MaxRows(), kMaxInFlight,
                                           options_.memory_bytes / 4)),
         quarantine_(std::move(quarantine)),
@@ -84,17 +87,22 @@ class LoaderImpl final : public Loader {
   bool ClaimRows(Claim* claim) HR_REQUIRES(mu_);
   bool MayPlan() const HR_REQUIRES(mu_);
   void PlanOne(Worker* worker) HR_EXCLUDES(mu_);
-  uint64_t FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t index);
-  bool Admit(uint64_t need, uint64_t generation, std::shared_ptr<Slot> slot) HR_EXCLUDES(mu_);
+  void FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t index);
+  bool Admit(uint64_t generation, Slot* slot) HR_EXCLUDES(mu_);
+  bool PlaceValues() HR_EXCLUDES(mu_);
   void LoadRows(Worker* worker, const Claim& claim) HR_EXCLUDES(mu_);
   Status Finish(Slot* slot);
   void BookDelivery(const Batch& batch) HR_EXCLUDES(mu_);
   uint64_t InFlightBytes() const HR_REQUIRES(mu_);
+  bool HeadIsReady() const HR_REQUIRES(mu_) {
+    return !in_flight_.empty() && in_flight_.front()->rows_left == 0;
+  }
   void Restart(uint64_t epoch, uint64_t batch) HR_REQUIRES(mu_);
 
   const std::shared_ptr<const RowPlan> rows_;
   const BatchPlan plan_;
   const LoaderOptions options_;
+  const bool has_values_;  // some column is bytes
   const std::shared_ptr<BatchPool> pool_;
   Quarantine quarantine_;    // consumer's thread only
   BadSampleBudget budget_;   // consumer's thread only
@@ -209,7 +217,7 @@ void LoaderImpl::Run(Worker* worker) {
 bool LoaderImpl::ClaimRows(Claim* claim) {
   for (const std::shared_ptr<Slot>& slot : in_flight_) {
     uint64_t rows = slot->batch->num_rows;
-    if (slot->next_row >= rows) continue;
+    if (!slot->has_memory || slot->next_row >= rows) continue;
     uint64_t share = rows / (static_cast<uint64_t>(options_.threads) * 4);
     uint64_t take = std::clamp<uint64_t>(share, 1, kMaxClaimedRows);
     claim->slot = slot;
@@ -226,24 +234,18 @@ bool LoaderImpl::MayPlan() const {
          in_flight_.size() < kMaxInFlight;
 }
 
-uint64_t LoaderImpl::FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t index) {
+void LoaderImpl::FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t index) {
   if (!epoch_order_ || epoch_order_->epoch() != epoch)
     epoch_order_ = std::make_unique<EpochOrder>(rows_->order->ForEpoch(epoch));
   batch->epoch = epoch;
   batch->index = index;
   batch->num_rows = plan_.NumRows(index);
-  uint64_t total = 0;
   for (uint64_t r = 0; r < batch->num_rows; ++r) {
     BatchRow& row = batch->rows[r];
     row.position = plan_.PositionOf(index, r);
     row.sample_id = epoch_order_->SampleAt(row.position);
     worker->loader->Measure(&row);
-    for (size_t v = 0; v < row.value_sizes.size(); ++v) {
-      row.value_offsets[v] = total;
-      total += row.value_sizes[v];
-    }
   }
-  return total;
 }
 
 void LoaderImpl::PlanOne(Worker* worker) {
@@ -257,18 +259,17 @@ void LoaderImpl::PlanOne(Worker* worker) {
   StageClock clock(&worker->recorder);
   auto slot = std::make_shared<Slot>();
   Result<std::shared_ptr<Batch>> batch = pool_->Take();
-  uint64_t arena = 0;
   Status status = batch.status();
   if (status.ok()) {
     slot->batch = *std::move(batch);
     status = GuardMemory([&] {
-      arena = FillPlan(worker, slot->batch.get(), epoch, index);
+      FillPlan(worker, slot->batch.get(), epoch, index);
       return OkStatus();
     });
     slot->rows_left = slot->batch->num_rows;
   }
   clock.Lap(Stage::kPlan);
-  bool admitted = status.ok() && Admit(arena, generation, slot);
+  bool admitted = status.ok() && Admit(generation, slot.get());
   MutexLock lock(&mu_);
   planning_ = false;
   if (generation == generation_ && !stopping_.load()) {
@@ -295,10 +296,11 @@ uint64_t LoaderImpl::InFlightBytes() const {
 }
 
 // Waits until the batch fits into the memory budget, with room for one more that the consumer gives
-// back, then gets its memory. False when it is no longer wanted or can never fit.
-bool LoaderImpl::Admit(uint64_t arena, uint64_t generation, std::shared_ptr<Slot> slot) {
+// back, then gets its memory (or leaves that to the consumer's thread). False when it is no longer
+// wanted or can never fit.
+bool LoaderImpl::Admit(uint64_t generation, Slot* slot) {
   Batch* batch = slot->batch.get();
-  const uint64_t need = std::max(batch->memory_bytes(), batch->memory_bytes() + arena);
+  const uint64_t need = batch->memory_bytes() + batch->ValueBytes();
   {
     MutexLock lock(&mu_);
     while (!stopping_.load() && generation == generation_ && !in_flight_.empty() &&
@@ -313,7 +315,9 @@ bool LoaderImpl::Admit(uint64_t arena, uint64_t generation, std::shared_ptr<Slot
       return false;
     }
   }
-  if (batch->ReserveArena(std::max<uint64_t>(arena, 1))) return true;
+  if (options_.value_memory && has_values_) return true;
+  slot->has_memory = batch->PlaceValuesInArena();
+  if (slot->has_memory) return true;
   MutexLock lock(&mu_);
   plan_error_ = Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", need);
   return false;
@@ -342,28 +346,56 @@ void LoaderImpl::LoadRows(Worker* worker, const Claim& claim) {
 
 // ---- the consumer's thread ----
 
+// Has the consumer's ValueMemory place the values of planned batches. True when it did something.
+bool LoaderImpl::PlaceValues() {
+  std::vector<std::shared_ptr<Slot>> waiting;
+  {
+    MutexLock lock(&mu_);
+    for (const auto& slot : in_flight_)
+      if (!slot->has_memory) waiting.push_back(slot);
+  }
+  for (const auto& slot : waiting) {
+    bool placed = options_.value_memory->Place(slot->batch.get());
+    MutexLock lock(&mu_);
+    slot->has_memory = placed;
+    if (!placed) {
+      plan_error_ = Error(Code::kResourceExhausted, "no memory for the values of a batch: {} bytes",
+                          slot->batch->ValueBytes());
+      in_flight_.clear();
+      ++generation_;
+    }
+    work_cv_.NotifyAll();
+    if (!placed) return true;
+  }
+  return !waiting.empty();
+}
+
 Result<std::shared_ptr<Batch>> LoaderImpl::Next(const Context& ctx) {
   HR_RETURN_IF_ERROR(CheckUsable());
   // A call that runs into its deadline is followed by another: the wait began with the first.
   if (wait_since_ns_ == 0) wait_since_ns_ = NowNanos();
   std::shared_ptr<Slot> slot;
-  {
+  const bool place_values = options_.value_memory && has_values_;
+  while (!slot) {
+    if (place_values) PlaceValues();
     MutexLock lock(&mu_);
     if (!begun_) return Error(Code::kFailedPrecondition, "Next() before Begin()");
     if (batch_ >= plan_.num_batches()) return std::shared_ptr<Batch>();
-    while (in_flight_.empty() || in_flight_.front()->rows_left > 0) {
-      if (in_flight_.empty() && !plan_error_.ok()) return plan_error_;
-      if (stopping_.load()) return Error(Code::kCancelled, "the loader is closed");
-      HR_RETURN_IF_ERROR(ctx.Check());
-      auto left = ctx.deadline == Context::Clock::time_point::max()
-                      ? std::chrono::nanoseconds(std::chrono::seconds(1))
-                      : std::chrono::nanoseconds(ctx.deadline - Context::Clock::now());
-      ready_cv_.WaitFor(&mu_, std::max(left, std::chrono::nanoseconds(0)));
+    if (HeadIsReady()) {
+      slot = std::move(in_flight_.front());
+      in_flight_.pop_front();
+      ++batch_;
+      work_cv_.NotifyAll();
+      break;
     }
-    slot = std::move(in_flight_.front());
-    in_flight_.pop_front();
-    ++batch_;
-    work_cv_.NotifyAll();
+    if (in_flight_.empty() && !plan_error_.ok()) return plan_error_;
+    if (stopping_.load()) return Error(Code::kCancelled, "the loader is closed");
+    if (place_values && !in_flight_.empty() && !in_flight_.back()->has_memory) continue;
+    HR_RETURN_IF_ERROR(ctx.Check());
+    auto left = ctx.deadline == Context::Clock::time_point::max()
+                    ? std::chrono::nanoseconds(std::chrono::seconds(1))
+                    : std::chrono::nanoseconds(ctx.deadline - Context::Clock::now());
+    ready_cv_.WaitFor(&mu_, std::max(left, std::chrono::nanoseconds(0)));
   }
   Status status = Finish(slot.get());
   BookDelivery(*slot->batch);

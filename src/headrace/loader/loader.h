@@ -44,6 +44,8 @@ struct LoaderOptions {
   double max_bad_rate = 0.01;
   std::string quarantine_path;  // JSONL of bad samples, appended; empty = none
   bool verify_checksums = true;
+  // Where values of bytes columns go; null: into memory of the batch.
+  std::shared_ptr<ValueMemory> value_memory;
 };
 
 struct LoaderStats {

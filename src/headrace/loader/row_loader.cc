@@ -27,20 +27,17 @@ const dataset::FieldEntry* FindEntry(const dataset::SampleView& sample, dataset:
 }
 }  // namespace
 
-uint64_t RowLoader::Measure(BatchRow* row) {
+void RowLoader::Measure(BatchRow* row) {
   std::fill(row->value_sizes.begin(), row->value_sizes.end(), 0);
-  if (!has_values_) return 0;
+  if (!has_values_) return;
   Result<dataset::SampleView> sample = reader_->Locate(row->sample_id);
-  if (!sample.ok()) return 0;
-  uint64_t total = 0;
+  if (!sample.ok()) return;
   size_t v = 0;
   for (size_t c = 0; c < plan_->columns.size(); ++c) {
     if (plan_->columns[c].transform) continue;
     const dataset::FieldEntry* entry = FindEntry(*sample, plan_->column_fields[c]);
-    row->value_sizes[v] = entry ? entry->length : 0;
-    total += row->value_sizes[v++];
+    row->value_sizes[v++] = entry ? entry->length : 0;
   }
-  return total;
 }
 
 Status RowLoader::Load(Batch* batch, uint64_t r, uint64_t seed, std::vector<BadSample>* bad,
@@ -147,7 +144,8 @@ Status RowLoader::LoadValues(Batch* batch, uint64_t r, uint64_t sample_id, bool 
     BatchRow probe;
     probe.sample_id = sample_id;
     probe.value_sizes.resize(row.value_sizes.size());
-    total = Measure(&probe);
+    Measure(&probe);
+    for (uint64_t size : probe.value_sizes) total += size;
     row.value_sizes = probe.value_sizes;
     if (!row.overflow.Reserve(std::max<uint64_t>(total, 1)))
       return Error(Code::kResourceExhausted, "no memory for a sample of {} bytes", total);
@@ -161,7 +159,7 @@ Status RowLoader::LoadValues(Batch* batch, uint64_t r, uint64_t sample_id, bool 
     const dataset::FieldEntry* entry = FindEntry(sample, plan_->column_fields[c]);
     if (!entry && plan_->required[c]) return MissingField(sample, c);
     if (entry) {
-      std::byte* to = planned ? batch->arena() + row.value_offsets[v] : row.overflow.data() + used;
+      std::byte* to = planned ? row.value_places[v] : row.overflow.data() + used;
       HR_RETURN_IF_ERROR(reader_->ReadField(*entry, {to, entry->length}, ctx));
       BookReadCost();
       row.values[v] = {to, entry->length};

@@ -32,10 +32,9 @@ class RowLoader {
  public:
   RowLoader(std::shared_ptr<const RowPlan> plan, StageRecorder* recorder);
 
-  // Fills in which sample a row holds and, for bytes columns, how many bytes its values take
-  // (written to row->value_sizes; returns their sum). A sample that cannot be located counts 0 and
-  // is left for Load to report.
-  uint64_t Measure(BatchRow* row);
+  // Writes how many bytes the row's values take to row->value_sizes. A sample that cannot be located
+  // counts 0 and is left for Load to report.
+  void Measure(BatchRow* row);
 
   // Loads row `r` under the plan's policy. Afterwards the row is kLoaded, kSkipped or kFailed; what
   // was bad is appended to `bad`. The result is an error only for kFailed.
