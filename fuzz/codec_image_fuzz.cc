@@ -29,14 +29,16 @@ const std::vector<std::shared_ptr<const Transform>>& Transforms() {
           {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}]})"),
       Make(R"({"type": "image", "dtype": "float16", "layout": "NHWC", "max_pixels": 262144, "ops": [
           {"op": "resize", "short_side": 20}, {"op": "center_crop", "size": [16, 40]}]})"),
-      Make(R"({"type": "image", "channels": 1, "max_pixels": 262144, "ops": [{"op": "center_crop", "size": [50, 50]}]})")};
+      Make(
+          R"({"type": "image", "channels": 1, "max_pixels": 262144, "ops": [{"op": "center_crop", "size": [50, 50]}]})")};
   return transforms;
 }
 
 void CheckRegions(Bytes input, uint64_t seed, Scratch* scratch) {
   auto info = ReadImageInfo(input, kMaxPixels, scratch);
   if (!info.ok()) return;
-  if (info->width == 0 || info->height == 0 || uint64_t{info->width} * info->height > kMaxPixels) std::abort();
+  if (info->width == 0 || info->height == 0 || uint64_t{info->width} * info->height > kMaxPixels)
+    std::abort();
   headrace::KeyedRandom random(seed);
   Rect r;
   r.x = static_cast<uint32_t>(random.NextBelow(info->width));
@@ -46,7 +48,8 @@ void CheckRegions(Bytes input, uint64_t seed, Scratch* scratch) {
   for (uint32_t channels : {1u, 3u}) {
     auto view = DecodeRegion(input, r, channels, kMaxPixels, {}, scratch);
     if (!view.ok()) continue;
-    if (view->width != r.width || view->height != r.height || view->channels != channels) std::abort();
+    if (view->width != r.width || view->height != r.height || view->channels != channels)
+      std::abort();
     unsigned sum = 0;  // every pixel can be read
     for (uint32_t y = 0; y < r.height; ++y)
       for (uint32_t x = 0; x < r.width * channels; ++x) sum += view->data[y * view->stride + x];

@@ -1,8 +1,8 @@
 // Times the image transform on a folder of real files, one thread, files in memory. Not part of the
 // default build:
 //   cmake --build BUILD --target codec_bench && BUILD/.../codec_bench FOLDER [--benchmark_...]
-// "Train" is decode of the crop + resize to 224 + flip + normalize; "Decode" the crop's pixels only;
-// "Resize" a 300 x 250 crop to 224 x 224, already decoded.
+// "Train" is decode of the crop + resize to 224 + flip + normalize; "Decode" the crop's pixels
+// only; "Resize" a 300 x 250 crop to 224 x 224, already decoded.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -23,7 +23,8 @@ namespace {
 std::vector<std::string> files;
 
 std::string TrainTransform(const char* dtype) {
-  std::string normalize = R"(, {"op": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]})";
+  std::string normalize =
+      R"(, {"op": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]})";
   return R"({"type": "image", "dtype": ")" + std::string(dtype) +
          R"(", "ops": [{"op": "random_resized_crop", "size": [224, 224]}, {"op": "random_horizontal_flip"})" +
          (dtype == std::string("uint8") ? "" : normalize) + "]}";
@@ -36,8 +37,9 @@ void Train(benchmark::State& state, const char* dtype) {
   std::vector<std::byte> batch(bytes * 64);
   for (auto _ : state) {
     DrawKey key{1, i / files.size(), i % files.size()};
-    Status status = (*transform)->Apply(AsBytes(files[i % files.size()]), {}, key, &scratch,
-                                        MutableBytes(batch).subspan(i % 64 * bytes, bytes));
+    Status status = (*transform)
+                        ->Apply(AsBytes(files[i % files.size()]), {}, key, &scratch,
+                                MutableBytes(batch).subspan(i % 64 * bytes, bytes));
     if (!status.ok()) state.SkipWithError(std::string(status.message()).c_str());
     ++i;
   }
@@ -53,7 +55,8 @@ void Decode(benchmark::State& state) {
     const std::string& file = files[i % files.size()];
     auto info = ReadImageInfo(AsBytes(file), 1 << 28, &scratch);
     if (!info.ok()) continue;
-    Rect region = DrawResizedCrop(OpRandom({1, i / files.size(), i % files.size()}, 0), {}, info->width, info->height);
+    Rect region = DrawResizedCrop(OpRandom({1, i / files.size(), i % files.size()}, 0), {},
+                                  info->width, info->height);
     auto view = DecodeRegion(AsBytes(file), region, 3, 1 << 28, {}, &scratch);
     benchmark::DoNotOptimize(view.ok());
     ++i;

@@ -12,7 +12,8 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HR_CANNOT_COUNT 1
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
 #define HR_CANNOT_COUNT 1
 #endif
 #endif
@@ -26,11 +27,21 @@ void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 
-__attribute__((visibility("default"))) void* malloc(size_t n) { return ++allocations, __libc_malloc(n); }
-__attribute__((visibility("default"))) void* calloc(size_t n, size_t m) { return ++allocations, __libc_calloc(n, m); }
-__attribute__((visibility("default"))) void* realloc(void* p, size_t n) { return ++allocations, __libc_realloc(p, n); }
-__attribute__((visibility("default"))) void* memalign(size_t a, size_t n) { return ++allocations, __libc_memalign(a, n); }
-__attribute__((visibility("default"))) void* aligned_alloc(size_t a, size_t n) { return ++allocations, __libc_memalign(a, n); }
+__attribute__((visibility("default"))) void* malloc(size_t n) {
+  return ++allocations, __libc_malloc(n);
+}
+__attribute__((visibility("default"))) void* calloc(size_t n, size_t m) {
+  return ++allocations, __libc_calloc(n, m);
+}
+__attribute__((visibility("default"))) void* realloc(void* p, size_t n) {
+  return ++allocations, __libc_realloc(p, n);
+}
+__attribute__((visibility("default"))) void* memalign(size_t a, size_t n) {
+  return ++allocations, __libc_memalign(a, n);
+}
+__attribute__((visibility("default"))) void* aligned_alloc(size_t a, size_t n) {
+  return ++allocations, __libc_memalign(a, n);
+}
 }
 #else
 #undef HR_CANNOT_COUNT
@@ -60,14 +71,16 @@ class Allocation : public testing::Test {
       if (i == 200) before = allocations;
       // The same hundred samples three times: the first round grows the buffers.
       DrawKey key{1, 0, i % 100};
-      Status status = (*transform)->Apply(AsBytes(fields[i % fields.size()]), {}, key, &scratch, out);
+      Status status =
+          (*transform)->Apply(AsBytes(fields[i % fields.size()]), {}, key, &scratch, out);
       EXPECT_TRUE(status.ok()) << status.ToString();
     }
     return allocations - before;
   }
 };
 
-const char* const kTrain = R"({"type": "image", "dtype": "float32", "ops": [{"op": "random_resized_crop", "size": [64, 64]},
+const char* const kTrain =
+    R"({"type": "image", "dtype": "float32", "ops": [{"op": "random_resized_crop", "size": [64, 64]},
     {"op": "random_horizontal_flip"}, {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}]})";
 
 TEST_F(Allocation, TheCounterWorks) {
@@ -90,7 +103,9 @@ TEST_F(Allocation, NonePerSequentialJpeg) {
 
 TEST_F(Allocation, NonePerLabel) {
   EXPECT_EQ(Steady(R"({"type": "label"})", {"7\n", "true", " 12 "}), 0u);
-  EXPECT_EQ(Steady(R"({"type": "label", "dtype": "float32", "shape": [3]})", {"[1, 2.5, -3e2]", "1 2 3"}), 0u);
+  EXPECT_EQ(
+      Steady(R"({"type": "label", "dtype": "float32", "shape": [3]})", {"[1, 2.5, -3e2]", "1 2 3"}),
+      0u);
   EXPECT_EQ(Steady(R"({"type": "label", "path": "/a/1"})", {R"({"b": "x", "a": [0, 5]})"}), 0u);
 }
 

@@ -13,7 +13,8 @@ Status Members::Wrong(std::string_view name, std::string_view text) const {
 
 Status Members::OnlyKnown(std::initializer_list<std::string_view> known) const {
   if (!object_->is_object())
-    return Error(Code::kInvalidArgument, "{}: expected an object, found {}", where_, object_->Dump());
+    return Error(Code::kInvalidArgument, "{}: expected an object, found {}", where_,
+                 object_->Dump());
   for (const auto& [name, value] : object_->members())
     if (std::find(known.begin(), known.end(), name) == known.end())
       return Wrong(name, fmt::format("is not known; known are {}", fmt::join(known, ", ")));
@@ -27,21 +28,25 @@ Result<std::string> Members::Text(std::string_view name, std::string_view fallba
   return std::string(member->AsString());
 }
 
-Result<size_t> Members::Choice(std::string_view name, std::initializer_list<std::string_view> choices) const {
+Result<size_t> Members::Choice(std::string_view name,
+                               std::initializer_list<std::string_view> choices) const {
   const Json* member = Find(name);
   if (!member) return size_t{0};
   auto choice = std::find(choices.begin(), choices.end(), member->AsString());
   if (!member->is_string() || choice == choices.end())
-    return Wrong(name, fmt::format("expected one of {}, found {}", fmt::join(choices, ", "), member->Dump()));
+    return Wrong(name, fmt::format("expected one of {}, found {}", fmt::join(choices, ", "),
+                                   member->Dump()));
   return static_cast<size_t>(choice - choices.begin());
 }
 
-Result<uint64_t> Members::Unsigned(std::string_view name, uint64_t fallback, uint64_t min, uint64_t max) const {
+Result<uint64_t> Members::Unsigned(std::string_view name, uint64_t fallback, uint64_t min,
+                                   uint64_t max) const {
   const Json* member = Find(name);
   if (!member) return fallback;
   uint64_t value = member->AsUint(max + 1);
   if (!member->is_integer() || value < min || value > max)
-    return Wrong(name, fmt::format("expected a whole number from {} to {}, found {}", min, max, member->Dump()));
+    return Wrong(name, fmt::format("expected a whole number from {} to {}, found {}", min, max,
+                                   member->Dump()));
   return value;
 }
 
@@ -50,11 +55,13 @@ Result<double> Members::Real(std::string_view name, double fallback, double min,
   if (!member) return fallback;
   double value = member->AsDouble(NAN);
   if (!member->is_number() || !(value >= min && value <= max))
-    return Wrong(name, fmt::format("expected a number from {} to {}, found {}", min, max, member->Dump()));
+    return Wrong(
+        name, fmt::format("expected a number from {} to {}, found {}", min, max, member->Dump()));
   return value;
 }
 
-Result<std::vector<double>> Members::Reals(std::string_view name, std::vector<double> fallback, size_t count) const {
+Result<std::vector<double>> Members::Reals(std::string_view name, std::vector<double> fallback,
+                                           size_t count) const {
   const Json* member = Find(name);
   if (!member && !fallback.empty()) return fallback;
   std::vector<double> values;
@@ -67,15 +74,18 @@ Result<std::vector<double>> Members::Reals(std::string_view name, std::vector<do
   return values;
 }
 
-Result<std::vector<int64_t>> Members::Integers(std::string_view name, int64_t min, int64_t max) const {
+Result<std::vector<int64_t>> Members::Integers(std::string_view name, int64_t min,
+                                               int64_t max) const {
   const Json* member = Find(name);
-  std::string range = fmt::format("expected an array of whole numbers from {} to {}, found ", min, max);
+  std::string range =
+      fmt::format("expected an array of whole numbers from {} to {}, found ", min, max);
   if (!member) return Wrong(name, range + "nothing");
   if (!member->is_array()) return Wrong(name, range + member->Dump());
   std::vector<int64_t> values;
   for (const Json& item : member->items()) {
     int64_t value = item.AsInt(min - 1);
-    if (!item.is_integer() || value < min || value > max) return Wrong(name, range + member->Dump());
+    if (!item.is_integer() || value < min || value > max)
+      return Wrong(name, range + member->Dump());
     values.push_back(value);
   }
   return values;

@@ -29,11 +29,14 @@ class Members {
   Status OnlyKnown(std::initializer_list<std::string_view> known) const;
   Result<std::string> Text(std::string_view name, std::string_view fallback) const;
   // Which of `choices` the member names; the first when it is missing.
-  Result<size_t> Choice(std::string_view name, std::initializer_list<std::string_view> choices) const;
-  Result<uint64_t> Unsigned(std::string_view name, uint64_t fallback, uint64_t min, uint64_t max) const;
+  Result<size_t> Choice(std::string_view name,
+                        std::initializer_list<std::string_view> choices) const;
+  Result<uint64_t> Unsigned(std::string_view name, uint64_t fallback, uint64_t min,
+                            uint64_t max) const;
   Result<double> Real(std::string_view name, double fallback, double min, double max) const;
   // `count` finite numbers; the fallback when the member is missing and the fallback is not empty.
-  Result<std::vector<double>> Reals(std::string_view name, std::vector<double> fallback, size_t count) const;
+  Result<std::vector<double>> Reals(std::string_view name, std::vector<double> fallback,
+                                    size_t count) const;
   // Whole numbers in [min, max], any count.
   Result<std::vector<int64_t>> Integers(std::string_view name, int64_t min, int64_t max) const;
 

@@ -70,7 +70,8 @@ KeyedRandom OpRandom(const DrawKey& key, uint64_t op_index) {
   return KeyedRandom(HashKey(key.seed, key.epoch, key.sample_id, op_index));
 }
 
-Rect DrawResizedCrop(KeyedRandom random, const CropDistribution& d, uint32_t width, uint32_t height) {
+Rect DrawResizedCrop(KeyedRandom random, const CropDistribution& d, uint32_t width,
+                     uint32_t height) {
   double area = static_cast<double>(width) * static_cast<double>(height);
   double log_min = ExactLog(d.ratio_min), log_max = ExactLog(d.ratio_max);
   for (int attempt = 0; attempt < 10; ++attempt) {
@@ -78,7 +79,8 @@ Rect DrawResizedCrop(KeyedRandom random, const CropDistribution& d, uint32_t wid
     double ratio = ExactExp(log_min + (log_max - log_min) * random.NextDouble());
     double w = RoundHalfEven(std::sqrt(target * ratio));
     double h = RoundHalfEven(std::sqrt(target / ratio));
-    if (!(w >= 1.0 && w <= static_cast<double>(width) && h >= 1.0 && h <= static_cast<double>(height)))
+    if (!(w >= 1.0 && w <= static_cast<double>(width) && h >= 1.0 &&
+          h <= static_cast<double>(height)))
       continue;
     auto cw = static_cast<uint32_t>(w), ch = static_cast<uint32_t>(h);
     auto top = static_cast<uint32_t>(random.NextBelow(height - ch + 1));

@@ -20,7 +20,7 @@ double ExactLog(double x);
 double RoundHalfEven(double x);
 
 struct CropDistribution {
-  double scale_min = 0.08, scale_max = 1.0;  // share of the area
+  double scale_min = 0.08, scale_max = 1.0;        // share of the area
   double ratio_min = 0.75, ratio_max = 4.0 / 3.0;  // width / height
 };
 

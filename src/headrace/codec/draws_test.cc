@@ -46,7 +46,8 @@ TEST(ResizedCrop, LiesInsideAndKeepsItsLimits) {
     Rect r = Draw(sample, 500, 375);
     ASSERT_LE(r.x + r.width, 500u);
     ASSERT_LE(r.y + r.height, 375u);
-    double area = r.width * static_cast<double>(r.height) / (500 * 375), ratio = r.width / static_cast<double>(r.height);
+    double area = r.width * static_cast<double>(r.height) / (500 * 375),
+           ratio = r.width / static_cast<double>(r.height);
     ASSERT_GT(area, 0.08 * 0.98);
     ASSERT_LT(ratio, 4.0 / 3 * 1.02);
     ASSERT_GT(ratio, 0.75 * 0.98);

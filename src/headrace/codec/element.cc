@@ -138,22 +138,32 @@ std::string Number::ToString() const {
 
 std::string_view StoreFaultText(StoreFault fault) {
   switch (fault) {
-    case StoreFault::kOverflow: return "is outside the range of";
-    case StoreFault::kFraction: return "is not a whole number and cannot be stored as";
-    case StoreFault::kInexact: return "is an integer that cannot be stored exactly as";
-    case StoreFault::kNone: break;
+    case StoreFault::kOverflow:
+      return "is outside the range of";
+    case StoreFault::kFraction:
+      return "is not a whole number and cannot be stored as";
+    case StoreFault::kInexact:
+      return "is an integer that cannot be stored exactly as";
+    case StoreFault::kNone:
+      break;
   }
   return "fits";
 }
 
 StoreFault StoreNumber(const Number& value, DType dtype, std::byte* out) {
   switch (dtype) {
-    case DType::kUint8: return StoreInteger<uint8_t>(value, out);
-    case DType::kInt8: return StoreInteger<int8_t>(value, out);
-    case DType::kInt16: return StoreInteger<int16_t>(value, out);
-    case DType::kInt32: return StoreInteger<int32_t>(value, out);
-    case DType::kInt64: return StoreInteger<int64_t>(value, out);
-    default: return StoreFloating(value, dtype, out);
+    case DType::kUint8:
+      return StoreInteger<uint8_t>(value, out);
+    case DType::kInt8:
+      return StoreInteger<int8_t>(value, out);
+    case DType::kInt16:
+      return StoreInteger<int16_t>(value, out);
+    case DType::kInt32:
+      return StoreInteger<int32_t>(value, out);
+    case DType::kInt64:
+      return StoreInteger<int64_t>(value, out);
+    default:
+      return StoreFloating(value, dtype, out);
   }
 }
 

@@ -22,9 +22,11 @@ TEST(Half, RoundTripsEveryValue) {
 }
 
 TEST(Half, RoundsToNearestTiesToEven) {
-  // Between each two neighbours: the middle goes to the even one, a step beyond it to the nearer one.
+  // Between each two neighbours: the middle goes to the even one, a step beyond it to the nearer
+  // one.
   for (uint32_t h = 0; h < 0x7bff; ++h) {
-    float low = HalfToFloat(static_cast<uint16_t>(h)), high = HalfToFloat(static_cast<uint16_t>(h + 1));
+    float low = HalfToFloat(static_cast<uint16_t>(h)),
+          high = HalfToFloat(static_cast<uint16_t>(h + 1));
     float middle = low + (high - low) / 2;
     ASSERT_EQ(FloatToHalf(middle), h % 2 == 0 ? h : h + 1);
     ASSERT_EQ(FloatToHalf(std::nextafter(middle, 0.0f)), h);

@@ -40,7 +40,8 @@ void CheckCase(const Json& c, Scratch* scratch) {
     worst = std::max(worst, d);
     different += d != 0;
   }
-  EXPECT_LE(worst, c.Find("max_difference")->AsInt()) << different << " of " << out.size() << " bytes differ";
+  EXPECT_LE(worst, c.Find("max_difference")->AsInt())
+      << different << " of " << out.size() << " bytes differ";
 }
 
 TEST(Golden, PixelsEqualPillows) {

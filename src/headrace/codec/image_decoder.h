@@ -11,6 +11,7 @@ namespace headrace::codec {
 Result<ImageInfo> OpenImage(Bytes encoded, uint64_t max_pixels, Scratch::Rep* rep);
 // Decodes `region` of the image that OpenImage accepted last. The view has 1 channel for grey files
 // and when `luma` is asked for, else 3.
-Result<PixelView> DecodeOpenedImage(Bytes encoded, const ImageInfo& info, const Rect& region, bool luma, Scratch::Rep* rep);
+Result<PixelView> DecodeOpenedImage(Bytes encoded, const ImageInfo& info, const Rect& region,
+                                    bool luma, Scratch::Rep* rep);
 
 }  // namespace headrace::codec

@@ -15,7 +15,8 @@
 namespace headrace::codec {
 namespace {
 
-constexpr uint64_t kDefaultMaxPixels = 178956970;  // the limit at which Pillow warns of a bomb, times two
+constexpr uint64_t kDefaultMaxPixels =
+    178956970;  // the limit at which Pillow warns of a bomb, times two
 constexpr int64_t kMaxSide = 16384;
 
 struct Size {
@@ -56,25 +57,32 @@ void CenterAxis(uint32_t have, uint32_t want, AxisPlan* plan, uint32_t* border) 
 class ImageTransform : public Transform {
  public:
   ImageTransform(TensorSpec spec, ImageOps ops, OutputFormat format)
-      : spec_(std::move(spec)), ops_(std::move(ops)), format_(std::move(format)), bytes_(spec_.bytes()) {}
+      : spec_(std::move(spec)),
+        ops_(std::move(ops)),
+        format_(std::move(format)),
+        bytes_(spec_.bytes()) {}
 
   const TensorSpec& output() const override { return spec_; }
 
-  Status Apply(Bytes encoded, const DecodeHints&, const DrawKey& key, Scratch* scratch, MutableBytes out) const override {
+  Status Apply(Bytes encoded, const DecodeHints&, const DrawKey& key, Scratch* scratch,
+               MutableBytes out) const override {
     if (out.size() != bytes_)
-      return Error(Code::kInvalidArgument, "an image takes {} bytes, the output has {}", bytes_, out.size());
+      return Error(Code::kInvalidArgument, "an image takes {} bytes, the output has {}", bytes_,
+                   out.size());
     Scratch::Rep* rep = scratch->rep();
     StageClock clock(rep->recorder);
     HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, ops_.max_pixels, rep));
     Geometry geometry = Place(info.width, info.height, key);
-    bool flip = ops_.flip_probability && OpRandom(key, ops_.flip_index).NextDouble() < *ops_.flip_probability;
+    bool flip = ops_.flip_probability &&
+                OpRandom(key, ops_.flip_index).NextDouble() < *ops_.flip_probability;
     if (flip) geometry.left = format_.width - geometry.left - geometry.x.count;
     if (!rep->resizer.Prepare(geometry.x, geometry.y, flip))
       return Error(Code::kResourceExhausted, "no memory for the weights of a resize");
     Rect region = rep->resizer.source();
     region.x += geometry.origin_x;
     region.y += geometry.origin_y;
-    HR_ASSIGN_OR_RETURN(PixelView view, DecodeOpenedImage(encoded, info, region, format_.channels == 1, rep));
+    HR_ASSIGN_OR_RETURN(PixelView view,
+                        DecodeOpenedImage(encoded, info, region, format_.channels == 1, rep));
     clock.Lap(Stage::kDecode, encoded.size());
     Status status = rep->resizer.Run(view, format_, geometry.left, geometry.top, out.data());
     clock.Lap(Stage::kTransform, out.size());
@@ -85,7 +93,8 @@ class ImageTransform : public Transform {
   Geometry Place(uint32_t width, uint32_t height, const DrawKey& key) const {
     Geometry g;
     if (ops_.resized_crop) {
-      Rect crop = DrawResizedCrop(OpRandom(key, ops_.resized_crop_index), *ops_.resized_crop, width, height);
+      Rect crop = DrawResizedCrop(OpRandom(key, ops_.resized_crop_index), *ops_.resized_crop, width,
+                                  height);
       g.origin_x = crop.x;
       g.origin_y = crop.y;
       g.x = {crop.width, format_.width, 0, format_.width};
@@ -105,7 +114,9 @@ class ImageTransform : public Transform {
   }
 
   Size ShortSideSize(uint32_t width, uint32_t height) const {
-    auto longer = [&](uint32_t a, uint32_t b) { return static_cast<uint32_t>(uint64_t{ops_.short_side} * a / b); };
+    auto longer = [&](uint32_t a, uint32_t b) {
+      return static_cast<uint32_t>(uint64_t{ops_.short_side} * a / b);
+    };
     if (width <= height) return {longer(height, width), ops_.short_side};
     return {ops_.short_side, longer(width, height)};
   }
@@ -121,16 +132,21 @@ class Builder {
  public:
   Result<std::shared_ptr<const Transform>> Build(const Json& description) {
     Members members(description, "image transform");
-    HR_RETURN_IF_ERROR(members.OnlyKnown({"type", "ops", "dtype", "layout", "channels", "max_pixels"}));
+    HR_RETURN_IF_ERROR(
+        members.OnlyKnown({"type", "ops", "dtype", "layout", "channels", "max_pixels"}));
     HR_RETURN_IF_ERROR(ReadOutput(members));
     const Json* ops = members.Find("ops");
-    if (ops && !ops->is_array()) return members.Wrong("ops", "expected an array, found " + ops->Dump());
+    if (ops && !ops->is_array())
+      return members.Wrong("ops", "expected an array, found " + ops->Dump());
     for (size_t i = 0; ops && i < ops->items().size(); ++i)
       HR_RETURN_IF_ERROR(ReadOp(Members(ops->items()[i], fmt::format("ops[{}]", i)), i));
     if (ops_.short_side && !ops_.center_crop)
-      return members.Wrong("ops", "resize with \"short_side\" gives images of many sizes: add a center_crop");
-    if (!size_) return members.Wrong("ops", "nothing fixes the size of the output: give random_resized_crop, "
-                                            "resize with \"size\", or center_crop");
+      return members.Wrong(
+          "ops", "resize with \"short_side\" gives images of many sizes: add a center_crop");
+    if (!size_)
+      return members.Wrong("ops",
+                           "nothing fixes the size of the output: give random_resized_crop, "
+                           "resize with \"size\", or center_crop");
     return Finish();
   }
 
@@ -138,36 +154,45 @@ class Builder {
   Status ReadOutput(const Members& members) {
     HR_ASSIGN_OR_RETURN(std::string dtype, members.Text("dtype", "uint8"));
     HR_ASSIGN_OR_RETURN(format_.dtype, ParseDType(dtype));
-    if (format_.dtype != DType::kUint8 && format_.dtype != DType::kFloat16 && format_.dtype != DType::kBfloat16 &&
-        format_.dtype != DType::kFloat32)
+    if (format_.dtype != DType::kUint8 && format_.dtype != DType::kFloat16 &&
+        format_.dtype != DType::kBfloat16 && format_.dtype != DType::kFloat32)
       return members.Wrong("dtype", "images are uint8, float16, bfloat16 or float32, not " + dtype);
     HR_ASSIGN_OR_RETURN(size_t layout, members.Choice("layout", {"NCHW", "NHWC"}));
     format_.channels_last = layout == 1;
     HR_ASSIGN_OR_RETURN(uint64_t channels, members.Unsigned("channels", 3, 1, 3));
     if (channels == 2) return members.Wrong("channels", "expected 1 or 3, found 2");
     format_.channels = static_cast<uint32_t>(channels);
-    HR_ASSIGN_OR_RETURN(ops_.max_pixels, members.Unsigned("max_pixels", kDefaultMaxPixels, 1, uint64_t{1} << 32));
+    HR_ASSIGN_OR_RETURN(ops_.max_pixels,
+                        members.Unsigned("max_pixels", kDefaultMaxPixels, 1, uint64_t{1} << 32));
     return OkStatus();
   }
 
   // The operations come in one order; each at most once.
   Status ReadOp(const Members& op, size_t index) {
-    static constexpr std::array<std::string_view, 5> kOrder = {"random_resized_crop", "resize", "center_crop",
-                                                               "random_horizontal_flip", "normalize"};
+    static constexpr std::array<std::string_view, 5> kOrder = {
+        "random_resized_crop", "resize", "center_crop", "random_horizontal_flip", "normalize"};
     if (!op.Has("op")) return op.Wrong("op", "is missing");
     HR_ASSIGN_OR_RETURN(std::string name, op.Text("op", ""));
-    size_t place = static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), name) - kOrder.begin());
+    size_t place =
+        static_cast<size_t>(std::find(kOrder.begin(), kOrder.end(), name) - kOrder.begin());
     if (place == kOrder.size())
-      return op.Wrong("op", fmt::format("\"{}\" is not known; known are {}", name, fmt::join(kOrder, ", ")));
+      return op.Wrong(
+          "op", fmt::format("\"{}\" is not known; known are {}", name, fmt::join(kOrder, ", ")));
     if (place < next_place_)
-      return op.Wrong("op", fmt::format("\"{}\" must come once, and in this order: {}", name, fmt::join(kOrder, ", ")));
+      return op.Wrong("op", fmt::format("\"{}\" must come once, and in this order: {}", name,
+                                        fmt::join(kOrder, ", ")));
     next_place_ = place + 1;
     switch (place) {
-      case 0: return ReadResizedCrop(op, index);
-      case 1: return ReadResize(op);
-      case 2: return ReadCenterCrop(op);
-      case 3: return ReadFlip(op, index);
-      default: return ReadNormalize(op);
+      case 0:
+        return ReadResizedCrop(op, index);
+      case 1:
+        return ReadResize(op);
+      case 2:
+        return ReadCenterCrop(op);
+      case 3:
+        return ReadFlip(op, index);
+      default:
+        return ReadNormalize(op);
     }
   }
 
@@ -181,8 +206,10 @@ class Builder {
     HR_RETURN_IF_ERROR(op.OnlyKnown({"op", "size", "scale", "ratio"}));
     HR_ASSIGN_OR_RETURN(size_, ReadSize(op));
     CropDistribution d;
-    HR_ASSIGN_OR_RETURN(std::vector<double> scale, op.Reals("scale", {d.scale_min, d.scale_max}, 2));
-    HR_ASSIGN_OR_RETURN(std::vector<double> ratio, op.Reals("ratio", {d.ratio_min, d.ratio_max}, 2));
+    HR_ASSIGN_OR_RETURN(std::vector<double> scale,
+                        op.Reals("scale", {d.scale_min, d.scale_max}, 2));
+    HR_ASSIGN_OR_RETURN(std::vector<double> ratio,
+                        op.Reals("ratio", {d.ratio_min, d.ratio_max}, 2));
     if (!(scale[0] > 0 && scale[0] <= scale[1] && scale[1] <= 1))
       return op.Wrong("scale", "expected 0 < least <= most <= 1");
     if (!(ratio[0] >= 1e-3 && ratio[0] <= ratio[1] && ratio[1] <= 1e3))
@@ -194,8 +221,10 @@ class Builder {
 
   Status ReadResize(const Members& op) {
     HR_RETURN_IF_ERROR(op.OnlyKnown({"op", "size", "short_side"}));
-    if (ops_.resized_crop) return op.Wrong("op", "resize cannot follow random_resized_crop, which resizes itself");
-    if (op.Has("size") == op.Has("short_side")) return op.Wrong("size", "give exactly one of \"size\" and \"short_side\"");
+    if (ops_.resized_crop)
+      return op.Wrong("op", "resize cannot follow random_resized_crop, which resizes itself");
+    if (op.Has("size") == op.Has("short_side"))
+      return op.Wrong("size", "give exactly one of \"size\" and \"short_side\"");
     if (op.Has("size")) {
       HR_ASSIGN_OR_RETURN(size_, ReadSize(op));
       ops_.resize = size_;
@@ -228,9 +257,11 @@ class Builder {
     HR_ASSIGN_OR_RETURN(ops_.mean, op.Reals("mean", {}, format_.channels));
     HR_ASSIGN_OR_RETURN(ops_.std, op.Reals("std", {}, format_.channels));
     for (double std : ops_.std)
-      if (!(std >= 1e-6 && std <= 1e6)) return op.Wrong("std", "expected values from 0.000001 to 1000000");
+      if (!(std >= 1e-6 && std <= 1e6))
+        return op.Wrong("std", "expected values from 0.000001 to 1000000");
     for (double mean : ops_.mean)
-      if (!(mean >= -1e6 && mean <= 1e6)) return op.Wrong("mean", "expected values from -1000000 to 1000000");
+      if (!(mean >= -1e6 && mean <= 1e6))
+        return op.Wrong("mean", "expected values from -1000000 to 1000000");
     return OkStatus();
   }
 
@@ -241,8 +272,10 @@ class Builder {
     if (ops_.std.empty()) ops_.std.assign(format_.channels, 1.0);
     format_.SetNormalization(ops_.mean, ops_.std);
     int64_t c = format_.channels, h = format_.height, w = format_.width;
-    TensorSpec spec{format_.dtype, format_.channels_last ? std::vector<int64_t>{h, w, c} : std::vector<int64_t>{c, h, w}};
-    return std::make_shared<const ImageTransform>(std::move(spec), std::move(ops_), std::move(format_));
+    TensorSpec spec{format_.dtype, format_.channels_last ? std::vector<int64_t>{h, w, c}
+                                                         : std::vector<int64_t>{c, h, w}};
+    return std::make_shared<const ImageTransform>(std::move(spec), std::move(ops_),
+                                                  std::move(format_));
   }
 
   ImageOps ops_;

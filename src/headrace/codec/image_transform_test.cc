@@ -25,16 +25,19 @@ std::shared_ptr<const Transform> Make(const std::string& members) {
   return *transform;
 }
 
-const char* const kTrainOps = R"("ops": [{"op": "random_resized_crop", "size": [48, 40]}, {"op": "random_horizontal_flip"}])";
+const char* const kTrainOps =
+    R"("ops": [{"op": "random_resized_crop", "size": [48, 40]}, {"op": "random_horizontal_flip"}])";
 
-Result<Pixels> Apply(const Transform& transform, const std::string& file, const DrawKey& key, Scratch* scratch) {
+Result<Pixels> Apply(const Transform& transform, const std::string& file, const DrawKey& key,
+                     Scratch* scratch) {
   Pixels out(transform.output().bytes());
   Status status = transform.Apply(AsBytes(file), {}, key, scratch, out);
   if (!status.ok()) return status;
   return out;
 }
 
-std::string Photo(uint64_t seed = 1, JpegOptions options = {}, uint32_t width = 120, uint32_t height = 90) {
+std::string Photo(uint64_t seed = 1, JpegOptions options = {}, uint32_t width = 120,
+                  uint32_t height = 90) {
   return EncodeJpeg(MakePixels(width, height, 3, seed), options);
 }
 
@@ -43,11 +46,13 @@ TEST(ImageTransform, DescribesItsOutput) {
   EXPECT_EQ(t->output().shape, (std::vector<int64_t>{48, 40, 3}));
   EXPECT_EQ(t->output().dtype, DType::kFloat16);
   EXPECT_EQ(t->output().bytes(), 48u * 40 * 3 * 2);
-  EXPECT_EQ(Make(std::string(R"("channels": 1, )") + kTrainOps)->output().shape, (std::vector<int64_t>{1, 48, 40}));
+  EXPECT_EQ(Make(std::string(R"("channels": 1, )") + kTrainOps)->output().shape,
+            (std::vector<int64_t>{1, 48, 40}));
 }
 
 // The fused transform must equal its parts: draw, crop, resize, mirror.
-RC_GTEST_PROP(ImageTransform, RandomCropEqualsCropAndResizeByHand, (uint64_t seed, uint64_t epoch, uint64_t sample)) {
+RC_GTEST_PROP(ImageTransform, RandomCropEqualsCropAndResizeByHand,
+              (uint64_t seed, uint64_t epoch, uint64_t sample)) {
   static Scratch scratch, other;
   std::string file = Photo(3);
   DrawKey key{seed, epoch, sample};
@@ -58,7 +63,9 @@ RC_GTEST_PROP(ImageTransform, RandomCropEqualsCropAndResizeByHand, (uint64_t see
   auto view = DecodeRegion(AsBytes(file), crop, 3, 1 << 20, {}, &other);
   RC_ASSERT(view.ok());
   TestPixels cut{crop.width, crop.height, 3, {}};
-  for (uint32_t y = 0; y < crop.height; ++y) cut.data.insert(cut.data.end(), view->data + y * view->stride, view->data + y * view->stride + crop.width * 3);
+  for (uint32_t y = 0; y < crop.height; ++y)
+    cut.data.insert(cut.data.end(), view->data + y * view->stride,
+                    view->data + y * view->stride + crop.width * 3);
   Resizer resizer;
   cut.data.resize(cut.data.size() + 64);
   RC_ASSERT(resizer.Prepare({crop.width, 40, 0, 40}, {crop.height, 48, 0, 48}, flip));
@@ -66,7 +73,8 @@ RC_GTEST_PROP(ImageTransform, RandomCropEqualsCropAndResizeByHand, (uint64_t see
   format.SetNormalization({0, 0, 0}, {1, 1, 1});
   Pixels want(got->size());
   Rect source = resizer.source();
-  PixelView part{cut.data.data() + (source.y * crop.width + source.x) * 3, size_t{crop.width} * 3, source.width, source.height, 3};
+  PixelView part{cut.data.data() + (source.y * crop.width + source.x) * 3, size_t{crop.width} * 3,
+                 source.width, source.height, 3};
   RC_ASSERT(resizer.Run(part, format, 0, 0, want.data()).ok());
   RC_ASSERT(*got == want);
 }
@@ -79,7 +87,8 @@ TEST(ImageTransform, SameKeySamePixelsWhateverCameBefore) {
     JpegOptions options;
     options.progressive = i % 3 == 1;
     options.h = 1 + static_cast<int>(i % 2);
-    files.push_back(Photo(i, options, 60 + 17 * static_cast<uint32_t>(i), 150 - 11 * static_cast<uint32_t>(i)));
+    files.push_back(
+        Photo(i, options, 60 + 17 * static_cast<uint32_t>(i), 150 - 11 * static_cast<uint32_t>(i)));
   }
   std::vector<Pixels> first;
   for (uint64_t i = 0; i < files.size(); ++i) {
@@ -87,7 +96,8 @@ TEST(ImageTransform, SameKeySamePixelsWhateverCameBefore) {
     first.push_back(*Apply(*t, files[i], {1, 2, i}, &fresh));
   }
   for (int round = 0; round < 2; ++round)
-    for (uint64_t i = files.size(); i-- > 0;) EXPECT_EQ(*Apply(*t, files[i], {1, 2, i}, &used), first[i]) << i;
+    for (uint64_t i = files.size(); i-- > 0;)
+      EXPECT_EQ(*Apply(*t, files[i], {1, 2, i}, &used), first[i]) << i;
 }
 
 TEST(ImageTransform, ThreadsAgree) {
@@ -148,11 +158,14 @@ TEST(ImageTransform, NamesTheWrongMember) {
       {R"("ops": [{"op": "resize", "size": 8}])", "expected an array"},
       {R"("ops": [{"op": "random_resized_crop", "size": [4, 4], "scale": [0, 1]}])", "\"scale\""},
       {R"("ops": [{"op": "random_resized_crop", "size": [4, 4], "ratio": [2, 1]}])", "\"ratio\""},
-      {R"("ops": [{"op": "random_resized_crop", "size": [4, 4]}, {"op": "center_crop", "size": [2, 2]}])", "ops[1]"},
+      {R"("ops": [{"op": "random_resized_crop", "size": [4, 4]}, {"op": "center_crop", "size": [2, 2]}])",
+       "ops[1]"},
       {with + R"(, {"op": "random_horizontal_flip", "p": 2}])", "ops[1]: member \"p\""},
       {with + R"(, {"op": "normalize", "mean": [0, 0, 0], "std": [1, 1, 1]}])", "floating-point"},
-      {with + R"(, {"op": "normalize", "mean": [0], "std": [1, 1, 1]}], "dtype": "float32")", "\"mean\""},
-      {with + R"(, {"op": "normalize", "mean": [0, 0, 0], "std": [1, 0, 1]}], "dtype": "float32")", "\"std\""},
+      {with + R"(, {"op": "normalize", "mean": [0], "std": [1, 1, 1]}], "dtype": "float32")",
+       "\"mean\""},
+      {with + R"(, {"op": "normalize", "mean": [0, 0, 0], "std": [1, 0, 1]}], "dtype": "float32")",
+       "\"std\""},
       {with + R"(], "dtype": "int64")", "\"dtype\""},
       {with + R"(], "layout": "CHW")", "\"layout\""},
       {with + R"(], "channels": 2)", "\"channels\""},
@@ -161,11 +174,13 @@ TEST(ImageTransform, NamesTheWrongMember) {
     auto transform = CreateTransform("{\"type\": \"image\", " + members + "}");
     ASSERT_FALSE(transform.ok()) << members;
     EXPECT_EQ(transform.status().code(), Code::kInvalidArgument) << members;
-    EXPECT_NE(transform.status().message().find(text), std::string_view::npos) << transform.status().ToString();
+    EXPECT_NE(transform.status().message().find(text), std::string_view::npos)
+        << transform.status().ToString();
   }
 }
 
-// Bad input -----------------------------------------------------------------------------------------
+// Bad input
+// -----------------------------------------------------------------------------------------
 
 struct Bad {
   std::string file, text;
@@ -197,6 +212,8 @@ TEST(BadImage, SaysWhatItIs) {
       {"hello", "not an image: 5 bytes that begin with \"hello\""},
       {std::string(300, '\0'), "not an image"},
       {"GIF89a...........", "a GIF image", Code::kUnimplemented},
+      {"RIFFGGF", "not an image"},
+      {"RIFF....WEBPVP8 ", "a WebP image", Code::kUnimplemented},
       {"\xff\xd8", "truncated at byte 2"},
       {"\xff\xd8\xff", "truncated"},
       {photo.substr(0, 30), "truncated"},
@@ -205,10 +222,12 @@ TEST(BadImage, SaysWhatItIs) {
       {cut + "\xff\xd9", "premature end"},
       {WithSize(photo, 65535, 65535), "65500", Code::kResourceExhausted},
       {WithSize(photo, 65000, 65000), "more than the limit of 178956970", Code::kResourceExhausted},
-      {WithSize(Photo(1, progressive), 60000, 60000), "more than the limit", Code::kResourceExhausted},
+      {WithSize(Photo(1, progressive), 60000, 60000), "more than the limit",
+       Code::kResourceExhausted},
       {Patched(photo, sof, std::string("\xff\xc0\x00\x11\x0c", 5)), "12", Code::kUnimplemented},
       {Patched(photo, sof, std::string("\xff\xc3\x00\x11\x08", 5)), "0xc3", Code::kUnimplemented},
-      {Patched(photo, sof, std::string("\xff\xc9\x00\x11\x08", 5)), "arithmetic", Code::kUnimplemented}};
+      {Patched(photo, sof, std::string("\xff\xc9\x00\x11\x08", 5)), "arithmetic",
+       Code::kUnimplemented}};
   auto t = Make(R"("ops": [{"op": "resize", "size": [16, 16]}])");
   Scratch scratch;
   Pixels good = *Apply(*t, photo, {}, &scratch);
@@ -216,7 +235,8 @@ TEST(BadImage, SaysWhatItIs) {
     auto out = Apply(*t, bad.file, {}, &scratch);
     ASSERT_FALSE(out.ok()) << bad.text;
     EXPECT_EQ(out.status().code(), bad.code) << out.status().ToString();
-    EXPECT_NE(out.status().message().find(bad.text), std::string_view::npos) << out.status().ToString() << " for " << bad.text;
+    EXPECT_NE(out.status().message().find(bad.text), std::string_view::npos)
+        << out.status().ToString() << " for " << bad.text;
     EXPECT_EQ(*Apply(*t, photo, {}, &scratch), good) << "after: " << bad.text;
   }
 }
@@ -226,7 +246,8 @@ TEST(BadImage, ATruncatedFileFailsForEveryCrop) {
   auto t = Make(kTrainOps);
   Scratch scratch;
   for (uint64_t sample = 0; sample < 50; ++sample)
-    EXPECT_FALSE(Apply(*t, photo.substr(0, photo.size() - 1 - sample), {0, 0, sample}, &scratch).ok());
+    EXPECT_FALSE(
+        Apply(*t, photo.substr(0, photo.size() - 1 - sample), {0, 0, sample}, &scratch).ok());
 }
 
 TEST(BadImage, ForgetsTheTablesOfTheLastFile) {
@@ -248,7 +269,8 @@ TEST(BadImage, AcceptsHarmlessOddities) {
   Pixels good = *Apply(*t, photo, {}, &scratch);
   EXPECT_EQ(*Apply(*t, photo + std::string(1000, 'x'), {}, &scratch), good);
   std::string filler = photo;
-  filler.insert(filler.size() - 2, std::string(20, '\0'));  // some cameras pad before the end marker
+  filler.insert(filler.size() - 2,
+                std::string(20, '\0'));  // some cameras pad before the end marker
   EXPECT_EQ(*Apply(*t, filler, {}, &scratch), good);
 }
 
@@ -262,7 +284,9 @@ RC_GTEST_PROP(BadImage, DamageNeverHarmsTheNextImage, ()) {
   options.restart_mcus = *rc::gen::element(0, 3);
   std::string broken = Photo(2, options);
   int changes = *rc::gen::inRange(1, 6);
-  for (int i = 0; i < changes; ++i) broken[*rc::gen::inRange<size_t>(2, broken.size())] = static_cast<char>(*rc::gen::inRange(0, 256));
+  for (int i = 0; i < changes; ++i)
+    broken[*rc::gen::inRange<size_t>(2, broken.size())] =
+        static_cast<char>(*rc::gen::inRange(0, 256));
   auto out = Apply(*t, broken, {0, 0, 1}, &scratch);
   (void)out.ok();  // either way
   auto next = Apply(*t, photo, {}, &scratch);
@@ -284,9 +308,12 @@ TEST(Scratch, MemoryStaysBounded) {
 TEST(DecodeRegion, RefusesRegionsOutside) {
   Scratch scratch;
   std::string file = Photo(1);
-  for (Rect r : {Rect{0, 0, 121, 90}, Rect{120, 0, 1, 1}, Rect{0, 90, 1, 1}, Rect{0, 0, 0, 5}, Rect{1, 0, 0xffffffff, 1}})
-    EXPECT_EQ(DecodeRegion(AsBytes(file), r, 3, 1 << 20, {}, &scratch).status().code(), Code::kOutOfRange);
-  EXPECT_EQ(DecodeRegion(AsBytes(file), {0, 0, 1, 1}, 2, 1 << 20, {}, &scratch).status().code(), Code::kInvalidArgument);
+  for (Rect r : {Rect{0, 0, 121, 90}, Rect{120, 0, 1, 1}, Rect{0, 90, 1, 1}, Rect{0, 0, 0, 5},
+                 Rect{1, 0, 0xffffffff, 1}})
+    EXPECT_EQ(DecodeRegion(AsBytes(file), r, 3, 1 << 20, {}, &scratch).status().code(),
+              Code::kOutOfRange);
+  EXPECT_EQ(DecodeRegion(AsBytes(file), {0, 0, 1, 1}, 2, 1 << 20, {}, &scratch).status().code(),
+            Code::kInvalidArgument);
 }
 
 TEST(ReadImageInfo, ReadsTheHeader) {

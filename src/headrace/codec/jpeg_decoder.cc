@@ -3,11 +3,10 @@
 // whose locals have no destructors.
 #include "headrace/codec/jpeg_decoder.h"
 
-#include <jerror.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "headrace/codec/jpeg_library.h"
 #include "headrace/codec/jpeg_state.h"
 #include "headrace/codec/pixel_conversion.h"
 
@@ -20,19 +19,22 @@ using State = JpegDecoder::State;
 constexpr int kMaxScans = 100;
 
 // Rows of pixels begin this far from a multiple of 64: libjpeg-turbo writes to rows aligned to 32
-// bytes past the caches, and the resize would have to fetch them again (measured: 15 % of a decode).
+// bytes past the caches, and the resize would have to fetch them again (measured: 15 % of a
+// decode).
 constexpr size_t kRowOffset = 16;
 
 size_t InputOffset(const State& s) {
   return s.source.next_input_byte
-             ? static_cast<size_t>(s.source.next_input_byte - reinterpret_cast<const JOCTET*>(s.file.data()))
+             ? static_cast<size_t>(s.source.next_input_byte -
+                                   reinterpret_cast<const JOCTET*>(s.file.data()))
              : 0;
 }
 
 [[noreturn]] void Fail(State* s, Code code, const char* message) {
   s->code = code;
   s->offset = InputOffset(*s);
-  if (message != s->message.data()) std::snprintf(s->message.data(), s->message.size(), "%s", message);
+  if (message != s->message.data())
+    std::snprintf(s->message.data(), s->message.size(), "%s", message);
   std::longjmp(s->escape, 1);
 }
 
@@ -72,7 +74,8 @@ bool IsDamage(const jpeg_error_mgr& err) {
     case JWRN_JPEG_EOF:
     case JWRN_MUST_RESYNC:
       return true;
-    case JWRN_EXTRANEOUS_DATA:  // filler before a header or the end is harmless, before RSTn it is not
+    case JWRN_EXTRANEOUS_DATA:  // filler before a header or the end is harmless, before RSTn it is
+                                // not
       return err.msg_parm.i[1] >= 0xd0 && err.msg_parm.i[1] <= 0xd7;
     default:
       return false;
@@ -85,7 +88,8 @@ void OnMessage(j_common_ptr cinfo, int level) {
 
 // The whole file is one buffer, so asking for more means that it ended too early.
 boolean OnInputEnd(j_decompress_ptr cinfo) {
-  Fail(JpegStateOf(reinterpret_cast<j_common_ptr>(cinfo)), Code::kDataLoss, "the file is truncated");
+  Fail(JpegStateOf(reinterpret_cast<j_common_ptr>(cinfo)), Code::kDataLoss,
+       "the file is truncated");
 }
 
 void OnSkip(j_decompress_ptr cinfo, long bytes) {
@@ -141,8 +145,9 @@ bool HasEndMarker(const State& s) {
 void CheckHeader(State* s, uint64_t max_pixels) {
   const jpeg_decompress_struct& c = s->cinfo;
   if (uint64_t{c.image_width} * c.image_height > max_pixels) {
-    std::snprintf(s->message.data(), s->message.size(), "%u x %u pixels are more than the limit of %llu", c.image_width,
-                  c.image_height, static_cast<unsigned long long>(max_pixels));
+    std::snprintf(s->message.data(), s->message.size(),
+                  "%u x %u pixels are more than the limit of %llu", c.image_width, c.image_height,
+                  static_cast<unsigned long long>(max_pixels));
     Fail(s, Code::kResourceExhausted, s->message.data());
   }
   if (c.arith_code) Fail(s, Code::kUnimplemented, "arithmetic coding is not supported");
@@ -179,7 +184,8 @@ struct DecodeTask {
 
 // Columns to decode so that those of the region are right: fancy upsampling looks one chroma sample
 // to each side, and libjpeg takes the edge of a crop for the edge of the image.
-void CropColumns(jpeg_decompress_struct* c, const Rect& region, JDIMENSION* first, JDIMENSION* width) {
+void CropColumns(jpeg_decompress_struct* c, const Rect& region, JDIMENSION* first,
+                 JDIMENSION* width) {
   JDIMENSION max_h = static_cast<JDIMENSION>(c->max_h_samp_factor), mcu = max_h * DCTSIZE;
   JDIMENSION begin = region.x / mcu * mcu;
   if (region.x - begin < max_h && begin > 0) begin -= mcu;
@@ -238,7 +244,8 @@ void DecodeRows(State* s, DecodeTask* task) {
   uint32_t stored = static_cast<uint32_t>(c->output_components);
   uint32_t channels = stored == 1 || task->luma ? 1 : 3;
   size_t stride = (size_t{width} * channels + 63) / 64 * 64;
-  if (!task->pixels->Reserve(kRowOffset + stride * r.height) || !task->row->Reserve(size_t{width} * stored))
+  if (!task->pixels->Reserve(kRowOffset + stride * r.height) ||
+      !task->row->Reserve(size_t{width} * stored))
     Fail(s, Code::kResourceExhausted, "no memory for the pixels");
   auto* pixels = reinterpret_cast<uint8_t*>(task->pixels->data()) + kRowOffset;
   auto* row = reinterpret_cast<uint8_t*>(task->row->data());
@@ -267,7 +274,9 @@ Status FailureOf(const State& s) {
   return Error(s.code, "JPEG: {} (at byte {} of {})", s.message.data(), s.offset, s.file.size());
 }
 
-uint32_t StoredChannels(const jpeg_decompress_struct& c) { return static_cast<uint32_t>(c.num_components); }
+uint32_t StoredChannels(const jpeg_decompress_struct& c) {
+  return static_cast<uint32_t>(c.num_components);
+}
 
 }  // namespace
 
@@ -291,7 +300,8 @@ Result<ImageInfo> JpegDecoder::ReadInfo(Bytes file, uint64_t max_pixels) {
   return info;
 }
 
-Result<PixelView> JpegDecoder::DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels, AlignedBuffer* row) {
+Result<PixelView> JpegDecoder::DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels,
+                                            AlignedBuffer* row) {
   DecodeTask task{region, luma, pixels, row, {}};
   if (!DecodeGuarded(state_.get(), &task)) return FailureOf(*state_);
   return task.view;

@@ -28,7 +28,8 @@ class JpegDecoder {
   // Decodes `region` (inside the image) of the opened file into `pixels`; `row` is for rows that
   // need conversion. The view has 1 channel for grey files and when `luma` is asked for, else 3.
   // Fails as ReadInfo does, and with kResourceExhausted when memory is short.
-  Result<PixelView> DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels, AlignedBuffer* row);
+  Result<PixelView> DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels,
+                                 AlignedBuffer* row);
 
   // Bytes that the decompressor holds between images.
   uint64_t memory_bytes() const;

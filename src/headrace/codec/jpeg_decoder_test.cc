@@ -15,7 +15,8 @@ namespace {
 
 constexpr uint64_t kMaxPixels = 1 << 24;
 
-Result<PixelView> Decode(const std::string& file, const Rect& region, uint32_t channels, Scratch* scratch) {
+Result<PixelView> Decode(const std::string& file, const Rect& region, uint32_t channels,
+                         Scratch* scratch) {
   return DecodeRegion(AsBytes(file), region, channels, kMaxPixels, {}, scratch);
 }
 
@@ -29,8 +30,10 @@ TestPixels ReferencePixels(const std::string& file, uint32_t channels, bool ycc)
   if (p.channels == 1) ExpandLuma(p.data.data(), n, data.data());
   if (channels == 1) {
     std::vector<uint8_t> luma(n);
-    if (p.channels == 1) luma = p.data;
-    else RgbToLuma(data.data(), n, luma.data());
+    if (p.channels == 1)
+      luma = p.data;
+    else
+      RgbToLuma(data.data(), n, luma.data());
     data = luma;
   }
   p.data = data;
@@ -44,7 +47,8 @@ std::string Difference(const PixelView& view, const TestPixels& want, const Rect
       int got = view.data[y * view.stride + x];
       int ref = want.data[(size_t{r.y + y} * want.width + r.x) * want.channels + x];
       if (got != ref)
-        return "row " + std::to_string(y) + " byte " + std::to_string(x) + ": " + std::to_string(got) + " for " + std::to_string(ref);
+        return "row " + std::to_string(y) + " byte " + std::to_string(x) + ": " +
+               std::to_string(got) + " for " + std::to_string(ref);
     }
   return "";
 }
@@ -99,9 +103,11 @@ RC_GTEST_PROP(JpegRegion, EqualsTheSamePartOfTheWholeDecode, ()) {
       if (!view.ok()) RC_FAIL(std::string(view.status().message()));
       std::string difference = Difference(*view, want, region);
       if (!difference.empty())
-        RC_FAIL(difference + " region " + std::to_string(region.x) + "," + std::to_string(region.y) + " " +
-                std::to_string(region.width) + "x" + std::to_string(region.height) + " of " + std::to_string(c.width) + "x" +
-                std::to_string(c.height) + " sampling " + std::to_string(c.options.h) + std::to_string(c.options.v));
+        RC_FAIL(difference + " region " + std::to_string(region.x) + "," +
+                std::to_string(region.y) + " " + std::to_string(region.width) + "x" +
+                std::to_string(region.height) + " of " + std::to_string(c.width) + "x" +
+                std::to_string(c.height) + " sampling " + std::to_string(c.options.h) +
+                std::to_string(c.options.v));
     }
   }
 }

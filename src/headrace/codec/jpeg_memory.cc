@@ -1,10 +1,9 @@
 #include "headrace/codec/jpeg_memory.h"
 
-#include <jerror.h>
-
 #include <algorithm>
 #include <cstdlib>
 
+#include "headrace/codec/jpeg_library.h"
 #include "headrace/codec/jpeg_state.h"
 
 namespace headrace::codec {

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>  // jpeglib.h needs it
-#include <jpeglib.h>
+
+#include "headrace/codec/jpeg_library.h"
 
 namespace headrace::codec {
 

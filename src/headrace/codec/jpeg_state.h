@@ -3,12 +3,11 @@
 
 #include <array>
 #include <csetjmp>
-#include <cstdio>  // jpeglib.h needs it
-#include <jpeglib.h>
 
 #include "headrace/base/bytes.h"
 #include "headrace/base/status.h"
 #include "headrace/codec/jpeg_decoder.h"
+#include "headrace/codec/jpeg_library.h"
 #include "headrace/codec/jpeg_memory.h"
 
 namespace headrace::codec {

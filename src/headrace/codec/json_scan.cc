@@ -17,8 +17,10 @@ int HexQuad(std::string_view text, size_t at) {
   int value = 0;
   for (size_t i = at; i < at + 4; ++i) {
     char c = text[i];
-    int digit = IsDigit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                   : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    int digit = IsDigit(c)             ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -79,7 +81,8 @@ class Scanner {
     Space();
     if (!Value(0, true, 0) || (Space(), at_ != text_.size() && !Fail("the end of the text")))
       return Error(Code::kDataLoss, "not valid JSON: expected {} at byte {}, found {}", expected_,
-                   at_, at_ < text_.size() ? '"' + EscapeText(text_.substr(at_, 8)) + '"' : "the end");
+                   at_,
+                   at_ < text_.size() ? '"' + EscapeText(text_.substr(at_, 8)) + '"' : "the end");
     if (!found_) return Missing();
     return match_;
   }
@@ -99,7 +102,8 @@ class Scanner {
     return false;
   }
   void Space() {
-    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
+    while (at_ < text_.size() &&
+           std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
       ++at_;
   }
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -115,13 +119,20 @@ class Scanner {
   }
   JsonKind KindAt(size_t at) const {
     switch (text_[at]) {
-      case '{': return JsonKind::kObject;
-      case '[': return JsonKind::kArray;
-      case '"': return JsonKind::kString;
-      case 't': return JsonKind::kTrue;
-      case 'f': return JsonKind::kFalse;
-      case 'n': return JsonKind::kNull;
-      default: return JsonKind::kNumber;
+      case '{':
+        return JsonKind::kObject;
+      case '[':
+        return JsonKind::kArray;
+      case '"':
+        return JsonKind::kString;
+      case 't':
+        return JsonKind::kTrue;
+      case 'f':
+        return JsonKind::kFalse;
+      case 'n':
+        return JsonKind::kNull;
+      default:
+        return JsonKind::kNumber;
     }
   }
 
@@ -138,13 +149,20 @@ class Scanner {
   }
   bool AnyValue(int depth, bool on_path, size_t level) {
     switch (Peek()) {
-      case '{': return Object(depth, on_path && level < pointer_.size(), level);
-      case '[': return Array(depth, on_path && level < pointer_.size(), level);
-      case '"': return String();
-      case 't': return Word("true");
-      case 'f': return Word("false");
-      case 'n': return Word("null");
-      default: return NumberText();
+      case '{':
+        return Object(depth, on_path && level < pointer_.size(), level);
+      case '[':
+        return Array(depth, on_path && level < pointer_.size(), level);
+      case '"':
+        return String();
+      case 't':
+        return Word("true");
+      case 'f':
+        return Word("false");
+      case 'n':
+        return Word("null");
+      default:
+        return NumberText();
     }
   }
   bool Object(int depth, bool on_path, size_t level) {
@@ -155,7 +173,8 @@ class Scanner {
       Space();
       size_t begin = at_;
       if (Peek() != '"' || !String()) return Fail("a member name in quotes");
-      bool mine = on_path && StringEquals(text_.substr(begin + 1, at_ - begin - 2), pointer_[level]);
+      bool mine =
+          on_path && StringEquals(text_.substr(begin + 1, at_ - begin - 2), pointer_[level]);
       if (mine) found_ = false;  // the last of equal names counts
       Space();
       if (!Take(':')) return Fail("':'");
@@ -197,7 +216,8 @@ class Scanner {
       if (c != '\\') continue;
       char escape = Peek();
       if (escape == 'u' ? HexQuad(text_, at_ + 1) < 0
-                        : escape == '\0' || std::string_view("\"\\/bfnrt").find(escape) == std::string_view::npos)
+                        : escape == '\0' ||
+                              std::string_view("\"\\/bfnrt").find(escape) == std::string_view::npos)
         return Fail("a valid escape");
       at_ += escape == 'u' ? 5 : 1;
     }
@@ -240,13 +260,20 @@ class Scanner {
 
 std::string_view JsonKindName(JsonKind kind) {
   switch (kind) {
-    case JsonKind::kNull: return "null";
-    case JsonKind::kFalse: return "false";
-    case JsonKind::kTrue: return "true";
-    case JsonKind::kNumber: return "a number";
-    case JsonKind::kString: return "a string";
-    case JsonKind::kArray: return "an array";
-    case JsonKind::kObject: return "an object";
+    case JsonKind::kNull:
+      return "null";
+    case JsonKind::kFalse:
+      return "false";
+    case JsonKind::kTrue:
+      return "true";
+    case JsonKind::kNumber:
+      return "a number";
+    case JsonKind::kString:
+      return "a string";
+    case JsonKind::kArray:
+      return "an array";
+    case JsonKind::kObject:
+      return "an object";
   }
   return "nothing";
 }
@@ -266,8 +293,8 @@ Result<std::vector<std::string>> ParseJsonPointer(std::string_view pointer) {
     if (c == '~') {
       char next = i + 1 < pointer.size() ? pointer[++i] : '\0';
       if (next != '0' && next != '1')
-        return Error(Code::kInvalidArgument, "in a JSON pointer '~' is written ~0 and '/' ~1: \"{}\"",
-                     EscapeText(pointer));
+        return Error(Code::kInvalidArgument,
+                     "in a JSON pointer '~' is written ~0 and '/' ~1: \"{}\"", EscapeText(pointer));
       c = next == '0' ? '~' : '/';
     }
     names.back() += c;
@@ -282,7 +309,8 @@ Result<JsonValue> FindJsonValue(std::string_view text, std::span<const std::stri
 JsonElements::JsonElements(const JsonValue& array) : text_(array.text), base_(array.offset) {}
 
 bool JsonElements::Next(JsonValue* value) {
-  while (at_ < text_.size() && std::string_view(" \t\r\n,").find(text_[at_]) != std::string_view::npos)
+  while (at_ < text_.size() &&
+         std::string_view(" \t\r\n,").find(text_[at_]) != std::string_view::npos)
     ++at_;
   if (at_ >= text_.size() || text_[at_] == ']') return false;
   *value = Scanner(text_, {}).Skip(at_);

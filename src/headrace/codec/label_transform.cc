@@ -56,7 +56,8 @@ class LabelTransform : public Transform {
   Status Apply(Bytes encoded, const DecodeHints&, const DrawKey&, Scratch* scratch,
                MutableBytes out) const override {
     if (out.size() != spec_.bytes())
-      return Error(Code::kInvalidArgument, "a label takes {} bytes, the output has {}", spec_.bytes(), out.size());
+      return Error(Code::kInvalidArgument, "a label takes {} bytes, the output has {}",
+                   spec_.bytes(), out.size());
     if (encoded.empty())
       return Error(Code::kDataLoss, "the field is empty (0 bytes), expected a label");
     StageClock clock(scratch->rep()->recorder);
@@ -68,9 +69,12 @@ class LabelTransform : public Transform {
  private:
   Status Read(Bytes encoded, MutableBytes out) const {
     switch (format_ == LabelFormat::kAuto ? Guess(encoded) : format_) {
-      case LabelFormat::kNpy: return ReadNpy(encoded, out);
-      case LabelFormat::kJson: return ReadJson(AsText(encoded), out);
-      default: return ReadText(AsText(encoded), out);
+      case LabelFormat::kNpy:
+        return ReadNpy(encoded, out);
+      case LabelFormat::kJson:
+        return ReadJson(AsText(encoded), out);
+      default:
+        return ReadText(AsText(encoded), out);
     }
   }
 
@@ -79,11 +83,14 @@ class LabelTransform : public Transform {
     std::string_view text = AsText(encoded);
     size_t first = text.find_first_not_of(kSpace);
     if (!path_.empty()) return LabelFormat::kJson;
-    if (first != std::string_view::npos && std::string_view("[{\"").find(text[first]) != std::string_view::npos)
+    if (first != std::string_view::npos &&
+        std::string_view("[{\"").find(text[first]) != std::string_view::npos)
       return LabelFormat::kJson;
     size_t last = text.find_last_not_of(kSpace);
-    std::string_view word = first == std::string_view::npos ? "" : text.substr(first, last - first + 1);
-    return word == "true" || word == "false" || word == "null" ? LabelFormat::kJson : LabelFormat::kText;
+    std::string_view word =
+        first == std::string_view::npos ? "" : text.substr(first, last - first + 1);
+    return word == "true" || word == "false" || word == "null" ? LabelFormat::kJson
+                                                               : LabelFormat::kText;
   }
 
   Status ReadText(std::string_view text, MutableBytes out) const {
@@ -96,7 +103,8 @@ class LabelTransform : public Transform {
       if (token.size() > 1 && token[0] == '+' && token[1] != '-') token.remove_prefix(1);
       Number number;
       if (!ParseNumber(token, &number))
-        return Error(Code::kDataLoss, "expected a number at byte {} of the text, found {}", at, Shown(text.substr(at)));
+        return Error(Code::kDataLoss, "expected a number at byte {} of the text, found {}", at,
+                     Shown(text.substr(at)));
       if (index == count_) return WrongCount("more than " + std::to_string(count_));
       HR_RETURN_IF_ERROR(Store(number, index++, at, out));
       at = text.find_first_not_of(kSpace, end);
@@ -118,7 +126,8 @@ class LabelTransform : public Transform {
   Status ReadJsonValue(const JsonValue& value, size_t dim, size_t* index, MutableBytes out) const {
     if (dim == spec_.shape.size()) return ReadJsonScalar(value, (*index)++, out);
     if (value.kind != JsonKind::kArray)
-      return Error(Code::kDataLoss, "expected an array of {} elements at byte {} of the JSON text, found {} {}",
+      return Error(Code::kDataLoss,
+                   "expected an array of {} elements at byte {} of the JSON text, found {} {}",
                    spec_.shape[dim], value.offset, JsonKindName(value.kind), Shown(value.text));
     JsonElements elements(value);
     JsonValue element;
@@ -128,9 +137,9 @@ class LabelTransform : public Transform {
       HR_RETURN_IF_ERROR(ReadJsonValue(element, dim + 1, index, out));
     }
     if (count == spec_.shape[dim]) return OkStatus();
-    return Error(Code::kDataLoss, "expected an array of {} elements at byte {} of the JSON text, found {}",
-                 spec_.shape[dim], value.offset,
-                 count > spec_.shape[dim] ? "more" : std::to_string(count));
+    return Error(
+        Code::kDataLoss, "expected an array of {} elements at byte {} of the JSON text, found {}",
+        spec_.shape[dim], value.offset, count > spec_.shape[dim] ? "more" : std::to_string(count));
   }
 
   Status ReadJsonScalar(const JsonValue& value, size_t index, MutableBytes out) const {
@@ -156,7 +165,8 @@ class LabelTransform : public Transform {
       same_shape = array.dims[i] == static_cast<uint64_t>(spec_.shape[i]);
     if (!same_shape)
       return Error(Code::kDataLoss, ".npy array has the shape [{}], expected [{}]",
-                   fmt::join(array.dims.begin(), array.dims.begin() + static_cast<long>(array.num_dims), ", "),
+                   fmt::join(array.dims.begin(),
+                             array.dims.begin() + static_cast<long>(array.num_dims), ", "),
                    fmt::join(spec_.shape, ", "));
     if (SameBits(array.type, spec_.dtype)) {
       if (!array.data.empty()) std::memcpy(out.data(), array.data.data(), array.data.size());
@@ -171,12 +181,13 @@ class LabelTransform : public Transform {
   Status Store(const Number& number, size_t index, size_t offset, MutableBytes out) const {
     StoreFault fault = StoreNumber(number, spec_.dtype, out.data() + index * element_bytes_);
     if (fault == StoreFault::kNone) return OkStatus();
-    return Error(Code::kDataLoss, "{} at byte {} {} {}", number.ToString(), offset, StoreFaultText(fault),
-                 DTypeName(spec_.dtype));
+    return Error(Code::kDataLoss, "{} at byte {} {} {}", number.ToString(), offset,
+                 StoreFaultText(fault), DTypeName(spec_.dtype));
   }
 
   Status WrongCount(std::string_view found) const {
-    return Error(Code::kDataLoss, "expected {} number{} in the text, found {}", count_, count_ == 1 ? "" : "s", found);
+    return Error(Code::kDataLoss, "expected {} number{} in the text, found {}", count_,
+                 count_ == 1 ? "" : "s", found);
   }
 
   TensorSpec spec_;
@@ -198,7 +209,8 @@ Result<std::shared_ptr<const Transform>> CreateLabelTransform(const Json& descri
     HR_ASSIGN_OR_RETURN(spec.shape, members.Integers("shape", 0, 1 << 30));
   }
   uint64_t bytes = 1;
-  for (int64_t dim : spec.shape) bytes = std::min<uint64_t>(bytes * static_cast<uint64_t>(dim), 1u << 31);
+  for (int64_t dim : spec.shape)
+    bytes = std::min<uint64_t>(bytes * static_cast<uint64_t>(dim), 1u << 31);
   if (spec.shape.size() > 32 || bytes > (1u << 28))
     return members.Wrong("shape", "at most 32 dimensions and 2^28 elements a sample");
   HR_ASSIGN_OR_RETURN(size_t choice, members.Choice("format", {"auto", "text", "json", "npy"}));

@@ -15,7 +15,8 @@ namespace headrace::codec {
 namespace {
 
 std::shared_ptr<const Transform> Make(const std::string& members) {
-  auto transform = CreateTransform("{\"type\": \"label\"" + (members.empty() ? "" : ", " + members) + "}");
+  auto transform =
+      CreateTransform("{\"type\": \"label\"" + (members.empty() ? "" : ", " + members) + "}");
   EXPECT_TRUE(transform.ok()) << transform.status().ToString();
   return *transform;
 }
@@ -61,7 +62,8 @@ TEST(LabelText, ReadsNumbers) {
   EXPECT_EQ(Read<int64_t>("", "3.0"), I64{3});
   EXPECT_EQ(Read<int64_t>("", "9223372036854775807"), I64{INT64_MAX});
   EXPECT_EQ(Read<float>(R"("dtype": "float32")", "0.1"), F32{0.1f});
-  EXPECT_EQ(Read<float>(R"("dtype": "float32", "shape": [3])", "1 2.5,-3e2\n"), (F32{1, 2.5f, -300}));
+  EXPECT_EQ(Read<float>(R"("dtype": "float32", "shape": [3])", "1 2.5,-3e2\n"),
+            (F32{1, 2.5f, -300}));
   EXPECT_EQ(Read<int64_t>(R"("shape": [2, 2])", "1, 2\n3, 4"), (I64{1, 2, 3, 4}));
   EXPECT_EQ(Read<uint16_t>(R"("dtype": "bfloat16")", "1.5"), std::vector<uint16_t>{0x3fc0});
 }
@@ -72,9 +74,12 @@ TEST(LabelText, SaysWhatItFound) {
   EXPECT_NE(Fails("", " \n").find("expected 1 number in the text, found 0"), std::string::npos);
   EXPECT_NE(Fails("", "1 2").find("found more than 1"), std::string::npos);
   EXPECT_NE(Fails("", "2.5").find("not a whole number"), std::string::npos);
-  EXPECT_NE(Fails("", "99999999999999999999").find("outside the range of int64"), std::string::npos);
-  EXPECT_NE(Fails(R"("dtype": "uint8")", "256").find("256 at byte 0 is outside the range of uint8"), std::string::npos);
-  EXPECT_NE(Fails(R"("dtype": "float32")", "16777217").find("cannot be stored exactly"), std::string::npos);
+  EXPECT_NE(Fails("", "99999999999999999999").find("outside the range of int64"),
+            std::string::npos);
+  EXPECT_NE(Fails(R"("dtype": "uint8")", "256").find("256 at byte 0 is outside the range of uint8"),
+            std::string::npos);
+  EXPECT_NE(Fails(R"("dtype": "float32")", "16777217").find("cannot be stored exactly"),
+            std::string::npos);
   EXPECT_NE(Fails(R"("shape": [3])", "1,2,,3").find("at byte 4"), std::string::npos);
   Fails("", "0x10");
   Fails("", "1e400");
@@ -88,27 +93,34 @@ TEST(LabelJson, ReadsNumbersBoolsArraysAndPaths) {
   EXPECT_EQ(Read<int64_t>("", "false\n"), I64{0});
   EXPECT_EQ(Read<int64_t>(R"("shape": [3])", "[1, 2, 3]"), (I64{1, 2, 3}));
   EXPECT_EQ(Read<int64_t>(R"("shape": [2, 2])", " [[1,2],\n[3,4]] "), (I64{1, 2, 3, 4}));
-  EXPECT_EQ(Read<int64_t>(R"("path": "/meta/label")", R"({"a": [1, {"b": null}], "meta": {"label": 42}})"), I64{42});
+  EXPECT_EQ(Read<int64_t>(R"("path": "/meta/label")",
+                          R"({"a": [1, {"b": null}], "meta": {"label": 42}})"),
+            I64{42});
   EXPECT_EQ(Read<int64_t>(R"("path": "/boxes/1/0")", R"({"boxes": [[1, 2], [3, 4]]})"), I64{3});
   EXPECT_EQ(Read<int64_t>(R"("path": "/a~1b~0c")", R"({"a/b~c": 5})"), I64{5});
   EXPECT_EQ(Read<int64_t>(R"("path": "/é")", R"({"\u00e9": 6})"), I64{6});
   EXPECT_EQ(Read<int64_t>(R"("path": "/x")", R"({"x": 1, "x": 2})"), I64{2});
   EXPECT_EQ(Read<int64_t>(R"("path": "")", "8"), I64{8});
-  EXPECT_EQ(Read<double>(R"("dtype": "float64", "format": "json")", "-1.25e-3"), std::vector<double>{-1.25e-3});
+  EXPECT_EQ(Read<double>(R"("dtype": "float64", "format": "json")", "-1.25e-3"),
+            std::vector<double>{-1.25e-3});
   EXPECT_EQ(Read<int64_t>(R"("shape": [0])", "[]"), I64{});
 }
 
 TEST(LabelJson, SaysWhatItFound) {
-  EXPECT_NE(Fails(R"("path": "/label")", R"({"labels": 1})").find("no member \"/label\""), std::string::npos);
+  EXPECT_NE(Fails(R"("path": "/label")", R"({"labels": 1})").find("no member \"/label\""),
+            std::string::npos);
   EXPECT_NE(Fails("", "\"7\"").find("a string"), std::string::npos);
   EXPECT_NE(Fails("", "null").find("null"), std::string::npos);
   EXPECT_NE(Fails(R"("path": "/a")", R"({"a": {"b": 1}})").find("an object"), std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [3])", "[1, 2]").find("expected an array of 3 elements"), std::string::npos);
+  EXPECT_NE(Fails(R"("shape": [3])", "[1, 2]").find("expected an array of 3 elements"),
+            std::string::npos);
   EXPECT_NE(Fails(R"("shape": [1])", "[1, 2]").find("found more"), std::string::npos);
   EXPECT_NE(Fails(R"("shape": [2, 1])", "[1, 2]").find("at byte 1"), std::string::npos);
   EXPECT_NE(Fails(R"("format": "json")", "[1, 2").find("at byte 5"), std::string::npos);
-  for (const char* bad : {"{", "{\"a\"}", "{\"a\": 1,}", "[1 2]", "01", "1.", "-", "1e", "[1]x", "\"\\x\"", "\"\\u12g4\"",
-                          "tru", "{'a': 1}", "\"open", "\"tab\tin\"", "", "+1", ".5", "[1,,2]", "nan"})
+  for (const char* bad :
+       {"{",           "{\"a\"}", "{\"a\": 1,}", "[1 2]",       "01",     "1.",       "-",
+        "1e",          "[1]x",    "\"\\x\"",     "\"\\u12g4\"", "tru",    "{'a': 1}", "\"open",
+        "\"tab\tin\"", "",        "+1",          ".5",          "[1,,2]", "nan"})
     if (*bad) Fails(R"("format": "json")", bad);
   Fails(R"("format": "json")", std::string(100, '[') + std::string(100, ']'));
 }
@@ -124,24 +136,39 @@ TEST(JsonPointer, FollowsItsRules) {
 TEST(LabelNpy, ReadsNumPysFiles) {
   EXPECT_EQ(Read<int64_t>("", Golden("scalar_i8.npy")), I64{-5});
   EXPECT_EQ(Read<int8_t>(R"("dtype": "int8")", Golden("scalar_i8.npy")), std::vector<int8_t>{-5});
-  EXPECT_EQ(Read<float>(R"("dtype": "float32", "shape": [2, 3])", Golden("matrix_f4.npy")), (F32{0.5f, -1.25f, 3, 4, 5, 6e10f}));
-  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2, 3])", Golden("matrix_f4.npy"))[5], 6e10f);
-  EXPECT_EQ(Read<int32_t>(R"("dtype": "int32", "shape": [3])", Golden("vector_u2.npy")), (std::vector<int32_t>{0, 300, 65535}));
-  EXPECT_EQ(Read<uint8_t>(R"("dtype": "uint8", "shape": [2])", Golden("bools.npy")), (std::vector<uint8_t>{1, 0}));
-  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2])", Golden("version_3.npy")), (std::vector<double>{1.5, 2.5}));
+  EXPECT_EQ(Read<float>(R"("dtype": "float32", "shape": [2, 3])", Golden("matrix_f4.npy")),
+            (F32{0.5f, -1.25f, 3, 4, 5, 6e10f}));
+  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2, 3])", Golden("matrix_f4.npy"))[5],
+            6e10f);
+  EXPECT_EQ(Read<int32_t>(R"("dtype": "int32", "shape": [3])", Golden("vector_u2.npy")),
+            (std::vector<int32_t>{0, 300, 65535}));
+  EXPECT_EQ(Read<uint8_t>(R"("dtype": "uint8", "shape": [2])", Golden("bools.npy")),
+            (std::vector<uint8_t>{1, 0}));
+  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2])", Golden("version_3.npy")),
+            (std::vector<double>{1.5, 2.5}));
   EXPECT_EQ(Read<int64_t>(R"("shape": [3])", Golden("version_2.npy")), (I64{7, 8, 9}));
 }
 
 TEST(LabelNpy, SaysWhatItFound) {
-  EXPECT_NE(Fails(R"("shape": [2])", Golden("scalar_i8.npy")).find("shape [], expected [2]"), std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [3, 2])", Golden("matrix_f4.npy")).find("[2, 3], expected [3, 2]"), std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [2, 3])", Golden("matrix_f4.npy")).find("not a whole number"), std::string::npos);
-  EXPECT_NE(Fails(R"("dtype": "int16", "shape": [3])", Golden("vector_u2.npy")).find("65535 at byte 132"), std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [2, 3])", Golden("fortran.npy"), Code::kUnimplemented).find("Fortran"), std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [2])", Golden("big_endian.npy"), Code::kUnimplemented).find(">i4"), std::string::npos);
+  EXPECT_NE(Fails(R"("shape": [2])", Golden("scalar_i8.npy")).find("shape [], expected [2]"),
+            std::string::npos);
+  EXPECT_NE(Fails(R"("shape": [3, 2])", Golden("matrix_f4.npy")).find("[2, 3], expected [3, 2]"),
+            std::string::npos);
+  EXPECT_NE(Fails(R"("shape": [2, 3])", Golden("matrix_f4.npy")).find("not a whole number"),
+            std::string::npos);
+  EXPECT_NE(
+      Fails(R"("dtype": "int16", "shape": [3])", Golden("vector_u2.npy")).find("65535 at byte 132"),
+      std::string::npos);
+  EXPECT_NE(
+      Fails(R"("shape": [2, 3])", Golden("fortran.npy"), Code::kUnimplemented).find("Fortran"),
+      std::string::npos);
+  EXPECT_NE(Fails(R"("shape": [2])", Golden("big_endian.npy"), Code::kUnimplemented).find(">i4"),
+            std::string::npos);
   std::string file = Golden("vector_u2.npy");
-  for (size_t size = 0; size < file.size(); ++size) Fails(R"("format": "npy", "shape": [3])", file.substr(0, size));
-  EXPECT_NE(Fails(R"("shape": [3])", file + "x").find("followed by other bytes"), std::string::npos);
+  for (size_t size = 0; size < file.size(); ++size)
+    Fails(R"("format": "npy", "shape": [3])", file.substr(0, size));
+  EXPECT_NE(Fails(R"("shape": [3])", file + "x").find("followed by other bytes"),
+            std::string::npos);
   std::string huge = file;
   huge.replace(huge.find("(3,)"), 4, "(99999999999999,)");
   Fails(R"("shape": [3])", huge);
@@ -163,7 +190,8 @@ TEST(LabelDescription, NamesTheWrongMember) {
     auto transform = CreateTransform(json);
     ASSERT_FALSE(transform.ok()) << json;
     EXPECT_EQ(transform.status().code(), Code::kInvalidArgument) << json;
-    EXPECT_NE(transform.status().message().find(text), std::string_view::npos) << transform.status().ToString();
+    EXPECT_NE(transform.status().message().find(text), std::string_view::npos)
+        << transform.status().ToString();
   }
 }
 

@@ -29,7 +29,8 @@ class HeaderReader {
     }
     Space();
     if (at_ != text_.size()) return Wrong("the end of the header");
-    if (seen_ != 7) return Error(Code::kDataLoss, ".npy header lacks descr, fortran_order or shape");
+    if (seen_ != 7)
+      return Error(Code::kDataLoss, ".npy header lacks descr, fortran_order or shape");
     return OkStatus();
   }
 
@@ -91,7 +92,8 @@ class HeaderReader {
     HR_RETURN_IF_ERROR(Expect('('));
     while (!Take(')')) {
       if (array_->num_dims == NpyArray::kMaxDims)
-        return Error(Code::kDataLoss, ".npy header has more than {} dimensions", NpyArray::kMaxDims);
+        return Error(Code::kDataLoss, ".npy header has more than {} dimensions",
+                     NpyArray::kMaxDims);
       HR_RETURN_IF_ERROR(Integer(&array_->dims[array_->num_dims++]));
       if (!Take(',')) {
         HR_RETURN_IF_ERROR(Expect(')'));
@@ -130,7 +132,8 @@ class HeaderReader {
   }
 
   void Space() {
-    while (at_ < text_.size() && std::string_view(" \t\n\r").find(text_[at_]) != std::string_view::npos)
+    while (at_ < text_.size() &&
+           std::string_view(" \t\n\r").find(text_[at_]) != std::string_view::npos)
       ++at_;
   }
   char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
@@ -164,10 +167,11 @@ Status CheckSize(size_t header_end, Bytes rest, const NpyArray& array) {
     too_many |= __builtin_mul_overflow(bytes, array.dims[i], &bytes);
   if (too_many) return Error(Code::kDataLoss, ".npy header: the shape is too large");
   if (bytes == rest.size()) return OkStatus();
-  return Error(Code::kDataLoss,
-               ".npy array is {}: its shape needs {} bytes after the header, found {} from byte {} on",
-               rest.size() < bytes ? "truncated" : "followed by other bytes", bytes, rest.size(),
-               header_end);
+  return Error(
+      Code::kDataLoss,
+      ".npy array is {}: its shape needs {} bytes after the header, found {} from byte {} on",
+      rest.size() < bytes ? "truncated" : "followed by other bytes", bytes, rest.size(),
+      header_end);
 }
 
 }  // namespace
@@ -175,15 +179,20 @@ Status CheckSize(size_t header_end, Bytes rest, const NpyArray& array) {
 bool IsNpy(Bytes bytes) { return AsText(bytes).substr(0, kMagic.size()) == kMagic; }
 
 Result<NpyArray> ParseNpy(Bytes bytes) {
-  if (!IsNpy(bytes)) return Error(Code::kDataLoss, "not an .npy array: it does not begin with \\x93NUMPY");
-  if (bytes.size() < 12) return Error(Code::kDataLoss, ".npy array ends at byte {}, in its header", bytes.size());
+  if (!IsNpy(bytes))
+    return Error(Code::kDataLoss, "not an .npy array: it does not begin with \\x93NUMPY");
+  if (bytes.size() < 12)
+    return Error(Code::kDataLoss, ".npy array ends at byte {}, in its header", bytes.size());
   unsigned major = std::to_integer<unsigned>(bytes[6]), minor = std::to_integer<unsigned>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0)
-    return Error(Code::kUnimplemented, ".npy format version {}.{} is not known (1.0 to 3.0 are)", major, minor);
+    return Error(Code::kUnimplemented, ".npy format version {}.{} is not known (1.0 to 3.0 are)",
+                 major, minor);
   size_t start = major == 1 ? 10 : 12;
-  size_t length = major == 1 ? LoadLittle<uint16_t>(bytes.data() + 8) : LoadLittle<uint32_t>(bytes.data() + 8);
+  size_t length =
+      major == 1 ? LoadLittle<uint16_t>(bytes.data() + 8) : LoadLittle<uint32_t>(bytes.data() + 8);
   if (length > bytes.size() - start)
-    return Error(Code::kDataLoss, ".npy array ends at byte {}, in its header of {} bytes", bytes.size(), length);
+    return Error(Code::kDataLoss, ".npy array ends at byte {}, in its header of {} bytes",
+                 bytes.size(), length);
   NpyArray array;
   HR_RETURN_IF_ERROR(HeaderReader(AsText(bytes.subspan(start, length)), start, &array).Read());
   array.data = bytes.subspan(start + length);
@@ -194,33 +203,54 @@ Result<NpyArray> ParseNpy(Bytes bytes) {
 Number NpyElement(const NpyArray& array, size_t index) {
   const std::byte* p = array.data.data() + index * array.element_bytes;
   switch (array.type) {
-    case NpyType::kBool: return Number::Unsigned(*p != std::byte{0});
-    case NpyType::kI8: return Number::Signed(LoadLittle<int8_t>(p));
-    case NpyType::kI16: return Number::Signed(LoadLittle<int16_t>(p));
-    case NpyType::kI32: return Number::Signed(LoadLittle<int32_t>(p));
-    case NpyType::kI64: return Number::Signed(LoadLittle<int64_t>(p));
-    case NpyType::kU8: return Number::Unsigned(LoadLittle<uint8_t>(p));
-    case NpyType::kU16: return Number::Unsigned(LoadLittle<uint16_t>(p));
-    case NpyType::kU32: return Number::Unsigned(LoadLittle<uint32_t>(p));
-    case NpyType::kU64: return Number::Unsigned(LoadLittle<uint64_t>(p));
-    case NpyType::kF16: return Number::Float(HalfToFloat(LoadLittle<uint16_t>(p)));
-    case NpyType::kF32: return Number::Float(LoadLittle<float>(p));
-    case NpyType::kF64: break;
+    case NpyType::kBool:
+      return Number::Unsigned(*p != std::byte{0});
+    case NpyType::kI8:
+      return Number::Signed(LoadLittle<int8_t>(p));
+    case NpyType::kI16:
+      return Number::Signed(LoadLittle<int16_t>(p));
+    case NpyType::kI32:
+      return Number::Signed(LoadLittle<int32_t>(p));
+    case NpyType::kI64:
+      return Number::Signed(LoadLittle<int64_t>(p));
+    case NpyType::kU8:
+      return Number::Unsigned(LoadLittle<uint8_t>(p));
+    case NpyType::kU16:
+      return Number::Unsigned(LoadLittle<uint16_t>(p));
+    case NpyType::kU32:
+      return Number::Unsigned(LoadLittle<uint32_t>(p));
+    case NpyType::kU64:
+      return Number::Unsigned(LoadLittle<uint64_t>(p));
+    case NpyType::kF16:
+      return Number::Float(HalfToFloat(LoadLittle<uint16_t>(p)));
+    case NpyType::kF32:
+      return Number::Float(LoadLittle<float>(p));
+    case NpyType::kF64:
+      break;
   }
   return Number::Float(LoadLittle<double>(p));
 }
 
 bool SameBits(NpyType type, DType dtype) {
   switch (dtype) {
-    case DType::kUint8: return type == NpyType::kU8;
-    case DType::kInt8: return type == NpyType::kI8;
-    case DType::kInt16: return type == NpyType::kI16;
-    case DType::kInt32: return type == NpyType::kI32;
-    case DType::kInt64: return type == NpyType::kI64;
-    case DType::kFloat16: return type == NpyType::kF16;
-    case DType::kBfloat16: return false;
-    case DType::kFloat32: return type == NpyType::kF32;
-    case DType::kFloat64: return type == NpyType::kF64;
+    case DType::kUint8:
+      return type == NpyType::kU8;
+    case DType::kInt8:
+      return type == NpyType::kI8;
+    case DType::kInt16:
+      return type == NpyType::kI16;
+    case DType::kInt32:
+      return type == NpyType::kI32;
+    case DType::kInt64:
+      return type == NpyType::kI64;
+    case DType::kFloat16:
+      return type == NpyType::kF16;
+    case DType::kBfloat16:
+      return false;
+    case DType::kFloat32:
+      return type == NpyType::kF32;
+    case DType::kFloat64:
+      return type == NpyType::kF64;
   }
   return false;
 }

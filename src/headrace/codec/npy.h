@@ -12,7 +12,20 @@
 namespace headrace::codec {
 
 // How one element lies in the file, always little-endian.
-enum class NpyType : uint8_t { kBool, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kF16, kF32, kF64 };
+enum class NpyType : uint8_t {
+  kBool,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kF16,
+  kF32,
+  kF64
+};
 
 struct NpyArray {
   static constexpr size_t kMaxDims = 32;

@@ -22,7 +22,8 @@ inline void InvertedCmykToRgb(const uint8_t* cmyk, size_t pixels, uint8_t* rgb) 
 // RGB to luma (ITU-R 601). `luma` may be `rgb` itself.
 inline void RgbToLuma(const uint8_t* rgb, size_t pixels, uint8_t* luma) {
   for (size_t i = 0; i < pixels; ++i, rgb += 3)
-    luma[i] = static_cast<uint8_t>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
+    luma[i] =
+        static_cast<uint8_t>((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 0x8000u) >> 16);
 }
 
 // One channel to three equal ones.

@@ -25,11 +25,15 @@ Status WalkChunks(Bytes file) {
   size_t at = kSignatureBytes;
   for (;;) {
     if (file.size() - at < 12)
-      return Error(Code::kDataLoss, "PNG: the file is truncated: it ends at byte {}, expected a chunk at byte {}", file.size(), at);
+      return Error(Code::kDataLoss,
+                   "PNG: the file is truncated: it ends at byte {}, expected a chunk at byte {}",
+                   file.size(), at);
     size_t length = LoadBig32(&file[at]);
     std::string_view type = AsText(file.subspan(at + 4, 4));
     if (length > file.size() - at - 12)
-      return Error(Code::kDataLoss, "PNG: the file is truncated: chunk {} at byte {} needs {} bytes, the file ends at byte {}",
+      return Error(Code::kDataLoss,
+                   "PNG: the file is truncated: chunk {} at byte {} needs {} bytes, the file ends "
+                   "at byte {}",
                    EscapeText(type), at, length, file.size());
     if (type == "IEND") return OkStatus();
     at += 12 + length;
@@ -69,7 +73,8 @@ Result<PngLayout> OpenPng(spng_ctx* ctx, Bytes file) {
 }
 
 // Decodes the rows down to the region's last one, keeps the region's columns of its rows.
-Status DecodeRows(spng_ctx* ctx, const PngLayout& layout, const Rect& region, size_t stride, uint8_t* pixels, AlignedBuffer* row) {
+Status DecodeRows(spng_ctx* ctx, const PngLayout& layout, const Rect& region, size_t stride,
+                  uint8_t* pixels, AlignedBuffer* row) {
   size_t row_bytes = size_t{layout.width} * layout.channels;
   if (!row->Reserve(row_bytes)) return PngError(SPNG_EMEM, 0);
   int error = spng_decode_image(ctx, nullptr, 0, layout.format, SPNG_DECODE_PROGRESSIVE);
@@ -78,7 +83,8 @@ Status DecodeRows(spng_ctx* ctx, const PngLayout& layout, const Rect& region, si
     error = spng_decode_row(ctx, row->data(), row_bytes);
     if (error && !(error == SPNG_EOI && y + 1 == layout.height)) return PngError(error, y);
     if (y >= region.y)
-      std::memcpy(pixels + (y - region.y) * stride, row->data() + size_t{region.x} * layout.channels,
+      std::memcpy(pixels + (y - region.y) * stride,
+                  row->data() + size_t{region.x} * layout.channels,
                   size_t{region.width} * layout.channels);
   }
   return OkStatus();
@@ -96,19 +102,23 @@ void ReduceToLuma(PixelView* view, uint8_t* pixels) {
 
 Result<ImageInfo> ReadPngInfo(Bytes file, uint64_t max_pixels) {
   if (file.size() < 33 || AsText(file.subspan(12, 4)) != "IHDR")
-    return Error(Code::kDataLoss, "PNG: the file ({} bytes) has no image header at byte 8", file.size());
+    return Error(Code::kDataLoss, "PNG: the file ({} bytes) has no image header at byte 8",
+                 file.size());
   uint32_t width = LoadBig32(&file[16]), height = LoadBig32(&file[20]);
   unsigned color = std::to_integer<unsigned>(file[25]);
   if (width == 0 || height == 0 || width > 0x7fffffff || height > 0x7fffffff)
-    return Error(Code::kDataLoss, "PNG: the header at byte 16 claims {} x {} pixels", width, height);
+    return Error(Code::kDataLoss, "PNG: the header at byte 16 claims {} x {} pixels", width,
+                 height);
   if (uint64_t{width} * height > max_pixels)
-    return Error(Code::kResourceExhausted, "PNG: {} x {} pixels are more than the limit of {}", width, height, max_pixels);
+    return Error(Code::kResourceExhausted, "PNG: {} x {} pixels are more than the limit of {}",
+                 width, height, max_pixels);
   HR_RETURN_IF_ERROR(WalkChunks(file));
   uint32_t channels = color == 0 ? 1 : color == 6 ? 4 : color == 4 ? 2 : 3;
   return ImageInfo{ImageFormat::kPng, width, height, channels};
 }
 
-Result<PixelView> DecodePng(Bytes file, const Rect& region, bool luma, AlignedBuffer* pixels, AlignedBuffer* row) {
+Result<PixelView> DecodePng(Bytes file, const Rect& region, bool luma, AlignedBuffer* pixels,
+                            AlignedBuffer* row) {
   Context ctx(spng_ctx_new(0));
   if (!ctx) return PngError(SPNG_EMEM, 0);
   HR_ASSIGN_OR_RETURN(PngLayout layout, OpenPng(ctx.get(), file));
@@ -117,8 +127,10 @@ Result<PixelView> DecodePng(Bytes file, const Rect& region, bool luma, AlignedBu
     view.stride = size_t{layout.width} * layout.channels;
     size_t bytes = view.stride * layout.height;
     if (!pixels->Reserve(bytes)) return PngError(SPNG_EMEM, 0);
-    if (int error = spng_decode_image(ctx.get(), pixels->data(), bytes, layout.format, 0)) return PngError(error, 0);
-    view.data = reinterpret_cast<uint8_t*>(pixels->data()) + region.y * view.stride + size_t{region.x} * layout.channels;
+    if (int error = spng_decode_image(ctx.get(), pixels->data(), bytes, layout.format, 0))
+      return PngError(error, 0);
+    view.data = reinterpret_cast<uint8_t*>(pixels->data()) + region.y * view.stride +
+                size_t{region.x} * layout.channels;
   } else {
     view.stride = (size_t{region.width} * layout.channels + 63) / 64 * 64;
     if (!pixels->Reserve(view.stride * region.height)) return PngError(SPNG_EMEM, 0);

@@ -1,5 +1,6 @@
-// Decodes PNG files and regions of them with libspng. Keeps nothing between images (libspng and zlib
-// allocate for each). Safe from any thread with buffers of its own. Used inside the codec only.
+// Decodes PNG files and regions of them with libspng. Keeps nothing between images (libspng and
+// zlib allocate for each). Safe from any thread with buffers of its own. Used inside the codec
+// only.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +16,12 @@ namespace headrace::codec {
 //   kResourceExhausted  more than max_pixels
 Result<ImageInfo> ReadPngInfo(Bytes file, uint64_t max_pixels);
 
-// Decodes `region` (inside the image) of a file that ReadPngInfo accepted into `pixels`; `row` holds
-// a row. The view has 1 channel for grey files of up to 8 bits and when `luma` is asked for, else 3.
-// Alpha is dropped, 16-bit samples keep their high byte. Memory: the region and a row; for
+// Decodes `region` (inside the image) of a file that ReadPngInfo accepted into `pixels`; `row`
+// holds a row. The view has 1 channel for grey files of up to 8 bits and when `luma` is asked for,
+// else 3. Alpha is dropped, 16-bit samples keep their high byte. Memory: the region and a row; for
 // interlaced files the image. kDataLoss for damage (checksums included), kResourceExhausted for
 // memory.
-Result<PixelView> DecodePng(Bytes file, const Rect& region, bool luma, AlignedBuffer* pixels, AlignedBuffer* row);
+Result<PixelView> DecodePng(Bytes file, const Rect& region, bool luma, AlignedBuffer* pixels,
+                            AlignedBuffer* row);
 
 }  // namespace headrace::codec

@@ -28,65 +28,69 @@ bool AxisTaps::Prepare(const AxisPlan& plan, bool reversed) {
   if (plan == plan_ && reversed == reversed_ && plan.count > 0) return true;
   plan_ = plan;
   reversed_ = reversed;
-  if (Compute(reversed)) return true;
+  if (Compute()) return true;
   plan_ = {};
   return false;
 }
 
-// Follows Pillow's precompute_coeffs step by step in double: the weights must be the same integers.
-bool AxisTaps::Compute(bool reversed) {
+// The order of the double operations is part of the definition: it decides the last bits of the
+// weights, and with them how halves round.
+AxisTaps::Span AxisTaps::ComputeWeights(uint32_t index) {
   double scale = static_cast<double>(plan_.in) / static_cast<double>(plan_.out);
   double support = std::max(scale, 1.0), inverse = 1.0 / support;
-  size_t most = static_cast<size_t>(std::ceil(support)) * 2 + 1;
+  double center = (static_cast<double>(index) + 0.5) * scale;
+  int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+  int64_t end = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), plan_.in);
+  auto* weights = reinterpret_cast<double*>(weights_.data());
+  double sum = 0.0;
+  for (int64_t k = begin; k < end; ++k) {
+    double distance = std::fabs((static_cast<double>(k) - center + 0.5) * inverse);
+    double weight = distance < 1.0 ? 1.0 - distance : 0.0;
+    weights[k - begin] = weight;
+    sum += weight;
+  }
+  // The integer weights take the place of the others.
+  auto* integers = reinterpret_cast<uint32_t*>(weights);
+  for (int64_t k = 0; k < end - begin; ++k) {
+    double weight = sum != 0.0 ? weights[k] / sum : weights[k];
+    integers[k] = static_cast<uint32_t>(0.5 + weight * (1 << kPrecision));
+  }
+  Span span{static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin), integers};
+  for (; span.count > 1 && span.weights[0] == 0; ++span.weights, ++span.first) --span.count;
+  while (span.count > 1 && span.weights[span.count - 1] == 0) --span.count;
+  return span;
+}
+
+bool AxisTaps::Compute() {
+  // Weights of an output: the support rounded up on both sides, and its middle.
+  size_t most = size_t{plan_.in} / plan_.out * 2 + 5;
   if (!outputs_.Reserve(plan_.count * sizeof(Output)) || !weights_.Reserve(most * sizeof(double)) ||
-      !pairs_.Reserve(plan_.count * (most + 1) / 2 * 2 * sizeof(uint32_t) + 64))
+      !pairs_.Reserve(plan_.count * (most + 1) / 2 * 2 * sizeof(uint32_t)))
     return false;
   auto* outputs = reinterpret_cast<Output*>(outputs_.data());
-  auto* weights = reinterpret_cast<double*>(weights_.data());
   auto* pairs = reinterpret_cast<uint32_t*>(pairs_.data());
+  constexpr uint32_t kLowMask = (1u << kLowBits) - 1;
   uint32_t pair = 0;
   source_begin_ = plan_.in;
   source_end_ = max_count_ = 0;
   for (uint32_t i = 0; i < plan_.count; ++i) {
-    double center = (static_cast<double>(plan_.begin + i) + 0.5) * scale;
-    auto begin = static_cast<int64_t>(center - support + 0.5);
-    auto end = static_cast<int64_t>(center + support + 0.5);
-    begin = std::max<int64_t>(begin, 0);
-    end = std::min<int64_t>(end, plan_.in);
-    double sum = 0.0;
-    for (int64_t k = begin; k < end; ++k) {
-      double distance = std::fabs((static_cast<double>(k) - center + 0.5) * inverse);
-      double weight = distance < 1.0 ? 1.0 - distance : 0.0;
-      weights[k - begin] = weight;
-      sum += weight;
-    }
-    // The integer weights take the place of the others, so that each is divided once.
-    auto* integers = reinterpret_cast<uint32_t*>(weights);
-    for (int64_t k = 0; k < end - begin; ++k) {
-      double weight = sum != 0.0 ? weights[k] / sum : weights[k];
-      integers[k] = static_cast<uint32_t>(0.5 + weight * (1 << kPrecision));
-    }
-    auto integer = [&](int64_t k) { return integers[k - begin]; };
-    int64_t first = begin, last = end;
-    while (last - first > 1 && integer(first) == 0) ++first;
-    while (last - first > 1 && integer(last - 1) == 0) --last;
-    Output& output = outputs[reversed ? plan_.count - 1 - i : i];
-    output = {static_cast<uint32_t>(first), static_cast<uint32_t>(last - first), pair};
-    for (int64_t k = first; k < last; k += 2, ++pair) {
-      uint32_t a = integer(k), b = k + 1 < last ? integer(k + 1) : 0;
-      constexpr uint32_t kLowMask = (1u << kLowBits) - 1;
+    Span span = ComputeWeights(plan_.begin + i);
+    outputs[reversed_ ? plan_.count - 1 - i : i] = {span.first, span.count, pair};
+    for (uint32_t k = 0; k < span.count; k += 2, ++pair) {
+      uint32_t a = span.weights[k], b = k + 1 < span.count ? span.weights[k + 1] : 0;
       pairs[2 * pair] = (a >> kLowBits) | (b >> kLowBits) << 16;
       pairs[2 * pair + 1] = (a & kLowMask) | (b & kLowMask) << 16;
     }
-    source_begin_ = std::min(source_begin_, static_cast<uint32_t>(first));
-    source_end_ = std::max(source_end_, static_cast<uint32_t>(last));
-    max_count_ = std::max(max_count_, output.count);
+    source_begin_ = std::min(source_begin_, span.first);
+    source_end_ = std::max(source_end_, span.first + span.count);
+    max_count_ = std::max(max_count_, span.count);
   }
   for (uint32_t i = 0; i < plan_.count; ++i) outputs[i].first -= source_begin_;
   return true;
 }
 
-void OutputFormat::SetNormalization(const std::vector<double>& mean, const std::vector<double>& std) {
+void OutputFormat::SetNormalization(const std::vector<double>& mean,
+                                    const std::vector<double>& std) {
   mul.resize(size_t{width} * channels);
   add.resize(mul.size());
   for (size_t i = 0; i < mul.size(); ++i) {
@@ -101,10 +105,12 @@ bool Resizer::Prepare(const AxisPlan& x, const AxisPlan& y, bool flip) {
 }
 
 Rect Resizer::source() const {
-  return {x_.source_begin(), y_.source_begin(), x_.source_end() - x_.source_begin(), y_.source_end() - y_.source_begin()};
+  return {x_.source_begin(), y_.source_begin(), x_.source_end() - x_.source_begin(),
+          y_.source_end() - y_.source_begin()};
 }
 
-Status Resizer::Run(const PixelView& view, const OutputFormat& format, uint32_t left, uint32_t top, std::byte* out) {
+Status Resizer::Run(const PixelView& view, const OutputFormat& format, uint32_t left, uint32_t top,
+                    std::byte* out) {
   ResizeJob job{};
   job.view = view;
   job.x = &x_;
@@ -114,23 +120,28 @@ Status Resizer::Run(const PixelView& view, const OutputFormat& format, uint32_t 
   job.top = top;
   job.out = out;
   job.row_bytes = size_t{x_.num_outputs()} * format.channels;
-  job.window_stride = RoundUp(std::max<size_t>(job.row_bytes, size_t{format.width} * format.channels), 64);
+  job.window_stride =
+      RoundUp(std::max<size_t>(job.row_bytes, size_t{format.width} * format.channels), 64);
   job.window_rows = y_.max_count() + 2 * ResizeJob::kBandRows;
   size_t band_bytes = RoundUp(size_t{view.width} * view.channels, 16) * ResizeJob::kBandRows;
-  if (!band_.Reserve(band_bytes) || !columns_.Reserve(RoundUp(job.row_bytes, 16) * ResizeJob::kBandRows) ||
+  if (!band_.Reserve(band_bytes) ||
+      !columns_.Reserve(RoundUp(job.row_bytes, 16) * ResizeJob::kBandRows) ||
       !window_.Reserve(job.window_rows * job.window_stride) || !row_.Reserve(job.window_stride))
-    return Error(Code::kResourceExhausted, "no memory for resizing {} x {} pixels", view.width, view.height);
+    return Error(Code::kResourceExhausted, "no memory for resizing {} x {} pixels", view.width,
+                 view.height);
   job.band = Data(band_);
   job.columns = Data(columns_);
   job.window = Data(window_);
   job.row = Data(row_);
-  if (x_.num_outputs() < format.width || y_.num_outputs() < format.height) FillBlack(format, job.row, out);
+  if (x_.num_outputs() < format.width || y_.num_outputs() < format.height)
+    FillBlack(format, job.row, out);
   RunResizeJob(job);
   return OkStatus();
 }
 
 uint64_t Resizer::memory_bytes() const {
-  return x_.memory_bytes() + y_.memory_bytes() + band_.capacity() + columns_.capacity() + window_.capacity() + row_.capacity();
+  return x_.memory_bytes() + y_.memory_bytes() + band_.capacity() + columns_.capacity() +
+         window_.capacity() + row_.capacity();
 }
 
 }  // namespace headrace::codec

@@ -1,8 +1,8 @@
-// Antialiased bilinear resampling with the bytes of Pillow's Image.resize(..., BILINEAR): the triangle
-// filter widened by the scale, 22-bit integer weights, columns first, 8 bits between the passes.
-// Whole arithmetic is in integers, so every processor gives the same bytes. The float outputs are
-// value * mul + add in float32, multiplied and added separately for the same reason.
-// A Resizer is for one thread at a time and reuses its memory. Used inside the codec only.
+// Antialiased bilinear resampling with the bytes of Pillow's Image.resize(..., BILINEAR): the
+// triangle filter widened by the scale, 22-bit integer weights, columns first, 8 bits between the
+// passes. Whole arithmetic is in integers, so every processor gives the same bytes. The float
+// outputs are value * mul + add in float32, multiplied and added separately for the same reason. A
+// Resizer is for one thread at a time and reuses its memory. Used inside the codec only.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class AxisTaps {
   };
   static constexpr int kPrecision = 22, kLowBits = 11;
 
-  // Computes the weights; nothing is done when the last call asked for the same. `reversed` puts the
-  // wanted outputs in the opposite order. False when memory is short.
+  // Computes the weights; nothing is done when the last call asked for the same. `reversed` puts
+  // the wanted outputs in the opposite order. False when memory is short.
   bool Prepare(const AxisPlan& plan, bool reversed);
 
   // The samples [source_begin, source_end) of the input that the wanted outputs need.
@@ -41,13 +41,23 @@ class AxisTaps {
   uint32_t source_end() const { return source_end_; }
   uint32_t max_count() const { return max_count_; }
   uint32_t num_outputs() const { return plan_.count; }
-  const Output& output(size_t i) const { return reinterpret_cast<const Output*>(outputs_.data())[i]; }
+  const Output& output(size_t i) const {
+    return reinterpret_cast<const Output*>(outputs_.data())[i];
+  }
   // Pair p: element 2p has both high parts (first sample in the low half), 2p + 1 both low parts.
   const uint32_t* pairs() const { return reinterpret_cast<const uint32_t*>(pairs_.data()); }
-  uint64_t memory_bytes() const { return outputs_.capacity() + pairs_.capacity() + weights_.capacity(); }
+  uint64_t memory_bytes() const {
+    return outputs_.capacity() + pairs_.capacity() + weights_.capacity();
+  }
 
  private:
-  bool Compute(bool reversed);
+  struct Span {
+    uint32_t first, count;
+    const uint32_t* weights;  // in weights_, until the next call
+  };
+  // The weights of output `index`, without zeros at the ends.
+  Span ComputeWeights(uint32_t index);
+  bool Compute();
 
   AxisPlan plan_;
   bool reversed_ = false;
@@ -77,7 +87,8 @@ class Resizer {
   // Resamples `view` (the pixels of source(); 1 or format.channels channels) and writes
   // the result at (left, top) of `out`, an image of `format`. Where it does not reach, black is
   // written. kResourceExhausted when memory is short.
-  Status Run(const PixelView& view, const OutputFormat& format, uint32_t left, uint32_t top, std::byte* out);
+  Status Run(const PixelView& view, const OutputFormat& format, uint32_t left, uint32_t top,
+             std::byte* out);
 
   uint64_t memory_bytes() const;
 
@@ -106,6 +117,7 @@ struct ResizeJob {
 // Runs the fastest form for this processor (resize_kernels.cc).
 void RunResizeJob(const ResizeJob& job);
 // Writes `count` 8-bit values as elements of `dtype`.
-void ConvertRow(const uint8_t* values, size_t count, const float* mul, const float* add, DType dtype, std::byte* out);
+void ConvertRow(const uint8_t* values, size_t count, const float* mul, const float* add,
+                DType dtype, std::byte* out);
 
 }  // namespace headrace::codec

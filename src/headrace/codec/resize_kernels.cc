@@ -1,7 +1,7 @@
 // The resampling kernels, compiled once for each instruction set and chosen at run time.
 //
-// A weighted sum of rows vectorizes along the row, so both passes are that one routine: a band of 64
-// rows is transposed (blocks of 16 x 16 bytes), its columns are summed, the result is transposed
+// A weighted sum of rows vectorizes along the row, so both passes are that one routine: a band of
+// 64 rows is transposed (blocks of 16 x 16 bytes), its columns are summed, the result is transposed
 // back, and its rows are summed. Mirroring is only another order of the sums. The window of rows
 // between the passes is as tall as the filter and a band, so everything stays in the near caches.
 #include <algorithm>
@@ -28,11 +28,13 @@ constexpr size_t kBand = ResizeJob::kBandRows;
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 // The plain form: what every other form must equal.
-void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs, uint8_t* dst, size_t bytes) {
+void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs,
+                 uint8_t* dst, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
     uint32_t sum = 1u << (kPrecision - 1);
     for (uint32_t k = 0; k < count; ++k) {
-      uint32_t shift = (k & 1) * 16, high = pairs[k / 2 * 2] >> shift & 0xffff, low = pairs[k / 2 * 2 + 1] >> shift & 0xffff;
+      uint32_t shift = (k & 1) * 16, high = pairs[k / 2 * 2] >> shift & 0xffff,
+               low = pairs[k / 2 * 2 + 1] >> shift & 0xffff;
       sum += src[i + k * step] * ((high << kLowBits) + low);
     }
     dst[i] = static_cast<uint8_t>(std::min(sum >> kPrecision, 255u));
@@ -50,7 +52,9 @@ void ColumnsToBand(const uint8_t* columns, uint8_t* dst, size_t stride) {
 }
 
 // Elements done in vectors; the caller does the rest.
-size_t ConvertVectors(const uint8_t*, size_t, const float*, const float*, DType, std::byte*) { return 0; }
+size_t ConvertVectors(const uint8_t*, size_t, const float*, const float*, DType, std::byte*) {
+  return 0;
+}
 
 #else
 
@@ -60,7 +64,8 @@ using V8 = hn::Vec<D8>;
 using V32 = hn::Vec<D32>;
 
 // Narrows values from 0 to 255 (larger ones to 255), in each 128-bit block by itself.
-HWY_INLINE V8 PackBytes(hn::Vec<hn::ScalableTag<int16_t>> low, hn::Vec<hn::ScalableTag<int16_t>> high) {
+HWY_INLINE V8 PackBytes(hn::Vec<hn::ScalableTag<int16_t> > low,
+                        hn::Vec<hn::ScalableTag<int16_t> > high) {
 #if HWY_TARGET == HWY_AVX3
   return V8{_mm512_packus_epi16(low.raw, high.raw)};
 #elif HWY_TARGET == HWY_AVX2
@@ -71,23 +76,25 @@ HWY_INLINE V8 PackBytes(hn::Vec<hn::ScalableTag<int16_t>> low, hn::Vec<hn::Scala
   const hn::ScalableTag<int16_t> d16;
   const D8 d8;
   const auto limit = hn::Set(d16, 255);
-  return hn::ConcatEven(d8, hn::BitCast(d8, hn::Min(high, limit)), hn::BitCast(d8, hn::Min(low, limit)));
+  return hn::ConcatEven(d8, hn::BitCast(d8, hn::Min(high, limit)),
+                        hn::BitCast(d8, hn::Min(low, limit)));
 #endif
 }
 
 // a[2i] * b[2i] + a[2i + 1] * b[2i + 1] added to sum[i]; exact.
-HWY_INLINE V32 PairMulAdd(V8 values, hn::Vec<hn::ScalableTag<int16_t>> weights, V32 sum) {
+HWY_INLINE V32 PairMulAdd(V8 values, hn::Vec<hn::ScalableTag<int16_t> > weights, V32 sum) {
   const hn::ScalableTag<int16_t> d16;
   const D32 d32;
   V32 upper = hn::Zero(d32);
-  V32 lower = hn::ReorderWidenMulAccumulate(d32, hn::BitCast(d16, values), weights, hn::Zero(d32), upper);
+  V32 lower =
+      hn::ReorderWidenMulAccumulate(d32, hn::BitCast(d16, values), weights, hn::Zero(d32), upper);
   return hn::Add(sum, hn::RearrangeToOddPlusEven(lower, upper));
 }
 
 // Sums of one vector of columns. kPairs = 0: any number.
 template <uint32_t kPairs>
-HWY_INLINE void WeightedSumVector(const uint8_t* HWY_RESTRICT src, size_t step, uint32_t count, const uint32_t* HWY_RESTRICT pairs,
-                                  uint8_t* HWY_RESTRICT dst) {
+HWY_INLINE void WeightedSumVector(const uint8_t* HWY_RESTRICT src, size_t step, uint32_t count,
+                                  const uint32_t* HWY_RESTRICT pairs, uint8_t* HWY_RESTRICT dst) {
   const D8 d8;
   const D32 d32;
   const hn::ScalableTag<int16_t> d16;
@@ -122,29 +129,38 @@ HWY_INLINE void WeightedSumVector(const uint8_t* HWY_RESTRICT src, size_t step, 
 }
 
 template <uint32_t kPairs>
-HWY_INLINE void WeightedSumRow(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs, uint8_t* dst, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += hn::Lanes(D8())) WeightedSumVector<kPairs>(src + i, step, count, pairs, dst + i);
+HWY_INLINE void WeightedSumRow(const uint8_t* src, size_t step, uint32_t count,
+                               const uint32_t* pairs, uint8_t* dst, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += hn::Lanes(D8()))
+    WeightedSumVector<kPairs>(src + i, step, count, pairs, dst + i);
 }
 
 // dst[i] = round(sum of weight[k] * src[k * step + i]). `bytes` is a multiple of 64.
-void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs, uint8_t* dst, size_t bytes) {
+void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* pairs,
+                 uint8_t* dst, size_t bytes) {
   switch ((count + 1) / 2) {
-    case 1: return WeightedSumRow<1>(src, step, count, pairs, dst, bytes);
-    case 2: return WeightedSumRow<2>(src, step, count, pairs, dst, bytes);
-    case 3: return WeightedSumRow<3>(src, step, count, pairs, dst, bytes);
-    default: return WeightedSumRow<0>(src, step, count, pairs, dst, bytes);
+    case 1:
+      return WeightedSumRow<1>(src, step, count, pairs, dst, bytes);
+    case 2:
+      return WeightedSumRow<2>(src, step, count, pairs, dst, bytes);
+    case 3:
+      return WeightedSumRow<3>(src, step, count, pairs, dst, bytes);
+    default:
+      return WeightedSumRow<0>(src, step, count, pairs, dst, bytes);
   }
 }
 
 // A step of the transposition below: interleaves vector i with vector i + 8.
-#define HR_INTERLEAVE(to, from, i)                              \
-  to[2 * i] = hn::InterleaveLower(D8(), from[i], from[i + 8]);  \
+#define HR_INTERLEAVE(to, from, i)                             \
+  to[2 * i] = hn::InterleaveLower(D8(), from[i], from[i + 8]); \
   to[2 * i + 1] = hn::InterleaveUpper(D8(), from[i], from[i + 8]);
-#define HR_INTERLEAVE_ALL(to, from)                                                             \
-  HR_INTERLEAVE(to, from, 0) HR_INTERLEAVE(to, from, 1) HR_INTERLEAVE(to, from, 2)              \
-  HR_INTERLEAVE(to, from, 3) HR_INTERLEAVE(to, from, 4) HR_INTERLEAVE(to, from, 5)              \
-  HR_INTERLEAVE(to, from, 6) HR_INTERLEAVE(to, from, 7)
-#define HR_EACH_OF_16(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)
+#define HR_INTERLEAVE_ALL(to, from)                                                \
+  HR_INTERLEAVE(to, from, 0)                                                       \
+  HR_INTERLEAVE(to, from, 1)                                                       \
+  HR_INTERLEAVE(to, from, 2) HR_INTERLEAVE(to, from, 3) HR_INTERLEAVE(to, from, 4) \
+      HR_INTERLEAVE(to, from, 5) HR_INTERLEAVE(to, from, 6) HR_INTERLEAVE(to, from, 7)
+#define HR_EACH_OF_16(F) \
+  F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)
 
 // Transposes the 16 x 16 bytes in each 128-bit block of 16 vectors by themselves. Written out,
 // since arrays that loops run over would live in memory.
@@ -161,9 +177,13 @@ HWY_INLINE V8 LoadBlocks(const uint8_t* const* rows, size_t offset) {
   const hn::Full128<uint8_t> d128;
 #if HWY_MAX_BYTES >= 32
   const hn::Full256<uint8_t> d256;
-  const auto low = hn::Combine(d256, hn::LoadU(d128, rows[16] + offset), hn::LoadU(d128, rows[0] + offset));
+  const auto low =
+      hn::Combine(d256, hn::LoadU(d128, rows[16] + offset), hn::LoadU(d128, rows[0] + offset));
 #if HWY_MAX_BYTES >= 64
-  return hn::Combine(D8(), hn::Combine(d256, hn::LoadU(d128, rows[48] + offset), hn::LoadU(d128, rows[32] + offset)), low);
+  return hn::Combine(
+      D8(),
+      hn::Combine(d256, hn::LoadU(d128, rows[48] + offset), hn::LoadU(d128, rows[32] + offset)),
+      low);
 #else
   return low;
 #endif
@@ -193,8 +213,10 @@ HWY_INLINE void StoreBlocks(V8 v, uint8_t* dst, size_t stride) {
 }
 
 // dst[x][y] = rows[y][offset + x] for 16 columns x of a band's 64 rows y.
-HWY_INLINE void BandToColumns(const uint8_t* const* HWY_RESTRICT rows, size_t offset, uint8_t* HWY_RESTRICT dst) {
-  for (size_t y = 0; y < kBand; y += hn::Lanes(D8()), rows += hn::Lanes(D8()), dst += hn::Lanes(D8())) {
+HWY_INLINE void BandToColumns(const uint8_t* const* HWY_RESTRICT rows, size_t offset,
+                              uint8_t* HWY_RESTRICT dst) {
+  for (size_t y = 0; y < kBand;
+       y += hn::Lanes(D8()), rows += hn::Lanes(D8()), dst += hn::Lanes(D8())) {
     V8 v[16];
 #define HR_LOAD(i) v[i] = LoadBlocks(rows + i, offset);
     HR_EACH_OF_16(HR_LOAD)
@@ -207,8 +229,10 @@ HWY_INLINE void BandToColumns(const uint8_t* const* HWY_RESTRICT rows, size_t of
 }
 
 // dst[y][x] = columns[x][y] for 16 columns x of a band's 64 rows y.
-HWY_INLINE void ColumnsToBand(const uint8_t* HWY_RESTRICT columns, uint8_t* HWY_RESTRICT dst, size_t stride) {
-  for (size_t y = 0; y < kBand; y += hn::Lanes(D8()), columns += hn::Lanes(D8()), dst += hn::Lanes(D8()) * stride) {
+HWY_INLINE void ColumnsToBand(const uint8_t* HWY_RESTRICT columns, uint8_t* HWY_RESTRICT dst,
+                              size_t stride) {
+  for (size_t y = 0; y < kBand;
+       y += hn::Lanes(D8()), columns += hn::Lanes(D8()), dst += hn::Lanes(D8()) * stride) {
     V8 v[16];
 #define HR_LOAD(i) v[i] = hn::LoadU(D8(), columns + i * kBand);
     HR_EACH_OF_16(HR_LOAD)
@@ -224,22 +248,26 @@ HWY_INLINE void ColumnsToBand(const uint8_t* HWY_RESTRICT columns, uint8_t* HWY_
 #undef HR_EACH_OF_16
 
 // The bits of a float32 rounded to a half, as FloatToHalf does.
-HWY_INLINE V32 HalfBits(hn::Vec<hn::ScalableTag<float>> value) {
+HWY_INLINE V32 HalfBits(hn::Vec<hn::ScalableTag<float> > value) {
   const D32 d32;
   const hn::ScalableTag<float> df;
   const V32 bits = hn::BitCast(d32, value);
   const V32 magnitude = hn::And(bits, hn::Set(d32, 0x7fffffff));
-  const V32 sign = hn::And(hn::BitCast(d32, hn::ShiftRight<16>(hn::BitCast(hn::ScalableTag<uint32_t>(), bits))), hn::Set(d32, 0x8000));
+  const V32 sign =
+      hn::And(hn::BitCast(d32, hn::ShiftRight<16>(hn::BitCast(hn::ScalableTag<uint32_t>(), bits))),
+              hn::Set(d32, 0x8000));
   const V32 odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d32, 1));
-  const V32 normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(d32, 0x38000000 - 0xfff)), odd));
-  const V32 tiny = hn::Sub(hn::BitCast(d32, hn::Add(hn::BitCast(df, magnitude), hn::Set(df, 0.5f))), hn::Set(d32, 0x3f000000));
+  const V32 normal =
+      hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(d32, 0x38000000 - 0xfff)), odd));
+  const V32 tiny = hn::Sub(hn::BitCast(d32, hn::Add(hn::BitCast(df, magnitude), hn::Set(df, 0.5f))),
+                           hn::Set(d32, 0x3f000000));
   V32 half = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d32, 0x38800000)), tiny, normal);
   half = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d32, 0x477fffff)), hn::Set(d32, 0x7c00), half);
   half = hn::IfThenElse(hn::Gt(magnitude, hn::Set(d32, 0x7f800000)), hn::Set(d32, 0x7e00), half);
   return hn::Or(half, sign);
 }
 
-HWY_INLINE V32 Bfloat16Bits(hn::Vec<hn::ScalableTag<float>> value) {
+HWY_INLINE V32 Bfloat16Bits(hn::Vec<hn::ScalableTag<float> > value) {
   const hn::ScalableTag<uint32_t> du;
   const auto bits = hn::BitCast(du, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
@@ -247,8 +275,9 @@ HWY_INLINE V32 Bfloat16Bits(hn::Vec<hn::ScalableTag<float>> value) {
 }
 
 // Elements done in vectors; the caller does the rest.
-size_t ConvertVectors(const uint8_t* HWY_RESTRICT values, size_t count, const float* HWY_RESTRICT mul, const float* HWY_RESTRICT add,
-                      DType dtype, std::byte* HWY_RESTRICT out) {
+size_t ConvertVectors(const uint8_t* HWY_RESTRICT values, size_t count,
+                      const float* HWY_RESTRICT mul, const float* HWY_RESTRICT add, DType dtype,
+                      std::byte* HWY_RESTRICT out) {
   const D32 d32;
   const hn::ScalableTag<float> df;
   const hn::Rebind<uint8_t, D32> d8;
@@ -260,19 +289,23 @@ size_t ConvertVectors(const uint8_t* HWY_RESTRICT values, size_t count, const fl
   };
   size_t i = 0;
   if (dtype == DType::kFloat32)
-    for (; i + lanes <= count; i += lanes) hn::StoreU(normalized(i), df, reinterpret_cast<float*>(out) + i);
+    for (; i + lanes <= count; i += lanes)
+      hn::StoreU(normalized(i), df, reinterpret_cast<float*>(out) + i);
   if (dtype == DType::kFloat16)
     for (; i + lanes <= count; i += lanes)
-      hn::StoreU(hn::DemoteTo(d16, HalfBits(normalized(i))), d16, reinterpret_cast<uint16_t*>(out) + i);
+      hn::StoreU(hn::DemoteTo(d16, HalfBits(normalized(i))), d16,
+                 reinterpret_cast<uint16_t*>(out) + i);
   if (dtype == DType::kBfloat16)
     for (; i + lanes <= count; i += lanes)
-      hn::StoreU(hn::DemoteTo(d16, Bfloat16Bits(normalized(i))), d16, reinterpret_cast<uint16_t*>(out) + i);
+      hn::StoreU(hn::DemoteTo(d16, Bfloat16Bits(normalized(i))), d16,
+                 reinterpret_cast<uint16_t*>(out) + i);
   return i;
 }
 
 #endif  // HWY_SCALAR
 
-void ConvertRowImpl(const uint8_t* values, size_t count, const float* mul, const float* add, DType dtype, std::byte* out) {
+void ConvertRowImpl(const uint8_t* values, size_t count, const float* mul, const float* add,
+                    DType dtype, std::byte* out) {
   if (dtype == DType::kUint8) {
     std::memcpy(out, values, count);
     return;
@@ -281,15 +314,18 @@ void ConvertRowImpl(const uint8_t* values, size_t count, const float* mul, const
     float product = static_cast<float>(values[i]) * mul[i];
     float value = product + add[i];
     uint16_t half = dtype == DType::kFloat16 ? FloatToHalf(value) : FloatToBfloat16(value);
-    if (dtype == DType::kFloat32) std::memcpy(out + 4 * i, &value, 4);
-    else std::memcpy(out + 2 * i, &half, 2);
+    if (dtype == DType::kFloat32)
+      std::memcpy(out + 4 * i, &value, 4);
+    else
+      std::memcpy(out + 2 * i, &half, 2);
   }
 }
 
 // First pass over the rows [y, y + 64) of the source: into 64 rows at `dst` of the window.
 void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
   const uint8_t* rows[kBand];
-  for (uint32_t i = 0; i < kBand; ++i) rows[i] = job.view.data + size_t{std::min(y + i, job.view.height - 1)} * job.view.stride;
+  for (uint32_t i = 0; i < kBand; ++i)
+    rows[i] = job.view.data + size_t{std::min(y + i, job.view.height - 1)} * job.view.stride;
   const size_t source_bytes = size_t{job.view.width} * job.view.channels;
   for (size_t x = 0; x < source_bytes; x += 16) BandToColumns(rows, x, job.band + x * kBand);
 
@@ -300,11 +336,13 @@ void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
     for (uint32_t x = 0; x < width; ++x) {
       const AxisTaps::Output& taps = job.x->output(x);
       size_t place = job.format->channels_last ? size_t{x} * channels + c : size_t{c} * width + x;
-      WeightedSum(source + taps.first * step, step, taps.count, job.x->pairs() + 2 * size_t{taps.pair}, job.columns + place * kBand, kBand);
+      WeightedSum(source + taps.first * step, step, taps.count,
+                  job.x->pairs() + 2 * size_t{taps.pair}, job.columns + place * kBand, kBand);
     }
   }
 
-  for (size_t x = 0; x < job.row_bytes; x += 16) ColumnsToBand(job.columns + x * kBand, dst + x, job.window_stride);
+  for (size_t x = 0; x < job.row_bytes; x += 16)
+    ColumnsToBand(job.columns + x * kBand, dst + x, job.window_stride);
 }
 
 // Writes the finished row number `y` of the wanted ones.
@@ -316,7 +354,8 @@ void WriteRow(const ResizeJob& job, uint32_t y) {
     return ConvertRowImpl(job.row, width * f.channels, f.mul.data(), f.add.data(), f.dtype,
                           job.out + (row * f.width + job.left) * f.channels * element);
   for (size_t c = 0; c < f.channels; ++c)
-    ConvertRowImpl(job.row + c * width, width, f.mul.data() + c * f.width, f.add.data() + c * f.width, f.dtype,
+    ConvertRowImpl(job.row + c * width, width, f.mul.data() + c * f.width,
+                   f.add.data() + c * f.width, f.dtype,
                    job.out + ((c * f.height + row) * f.width + job.left) * element);
 }
 
@@ -326,7 +365,8 @@ void RunResizeJobImpl(const ResizeJob& job) {
   for (uint32_t y = 0; y < job.view.height; y += kBand) {
     if (held + kBand > job.window_rows) {
       uint32_t unused = std::min(job.y->output(next).first - base, held);
-      std::memmove(job.window, job.window + unused * job.window_stride, (held - unused) * job.window_stride);
+      std::memmove(job.window, job.window + unused * job.window_stride,
+                   (held - unused) * job.window_stride);
       base += unused;
       held -= unused;
     }
@@ -335,8 +375,8 @@ void RunResizeJobImpl(const ResizeJob& job) {
     for (; next < outputs; ++next) {
       const AxisTaps::Output& taps = job.y->output(next);
       if (taps.first + taps.count > base + held) break;
-      WeightedSum(job.window + (taps.first - base) * job.window_stride, job.window_stride, taps.count,
-                  job.y->pairs() + 2 * size_t{taps.pair}, job.row, job.window_stride);
+      WeightedSum(job.window + (taps.first - base) * job.window_stride, job.window_stride,
+                  taps.count, job.y->pairs() + 2 * size_t{taps.pair}, job.row, job.window_stride);
       WriteRow(job, next);
     }
     if (next == outputs) break;
@@ -355,7 +395,8 @@ HWY_EXPORT(ConvertRowImpl);
 
 void RunResizeJob(const ResizeJob& job) { HWY_DYNAMIC_DISPATCH(RunResizeJobImpl)(job); }
 
-void ConvertRow(const uint8_t* values, size_t count, const float* mul, const float* add, DType dtype, std::byte* out) {
+void ConvertRow(const uint8_t* values, size_t count, const float* mul, const float* add,
+                DType dtype, std::byte* out) {
   HWY_DYNAMIC_DISPATCH(ConvertRowImpl)(values, count, mul, add, dtype, out);
 }
 

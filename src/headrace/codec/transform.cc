@@ -16,12 +16,11 @@ struct DTypeRow {
   std::string_view name;
   size_t bytes;
 };
-constexpr DTypeRow kDTypes[] = {
-    {DType::kUint8, "uint8", 1},       {DType::kInt8, "int8", 1},
-    {DType::kInt16, "int16", 2},       {DType::kInt32, "int32", 4},
-    {DType::kInt64, "int64", 8},       {DType::kFloat16, "float16", 2},
-    {DType::kBfloat16, "bfloat16", 2}, {DType::kFloat32, "float32", 4},
-    {DType::kFloat64, "float64", 8}};
+constexpr DTypeRow kDTypes[] = {{DType::kUint8, "uint8", 1},       {DType::kInt8, "int8", 1},
+                                {DType::kInt16, "int16", 2},       {DType::kInt32, "int32", 4},
+                                {DType::kInt64, "int64", 8},       {DType::kFloat16, "float16", 2},
+                                {DType::kBfloat16, "bfloat16", 2}, {DType::kFloat32, "float32", 4},
+                                {DType::kFloat64, "float64", 8}};
 
 }  // namespace
 
@@ -34,7 +33,8 @@ Result<DType> ParseDType(std::string_view name) {
     if (row.name == name) return row.dtype;
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
-  return Error(Code::kInvalidArgument, "dtype \"{}\" is not known; known are {}", EscapeText(name), known);
+  return Error(Code::kInvalidArgument, "dtype \"{}\" is not known; known are {}", EscapeText(name),
+               known);
 }
 
 uint64_t TensorSpec::bytes() const {

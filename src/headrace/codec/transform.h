@@ -18,7 +18,17 @@
 
 namespace headrace::codec {
 
-enum class DType : uint8_t { kUint8, kInt8, kInt16, kInt32, kInt64, kFloat16, kBfloat16, kFloat32, kFloat64 };
+enum class DType : uint8_t {
+  kUint8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64
+};
 size_t DTypeBytes(DType dtype);
 std::string_view DTypeName(DType dtype);  // "uint8", "bfloat16"...
 Result<DType> ParseDType(std::string_view name);
@@ -46,7 +56,9 @@ class Scratch {
 
   struct Rep;
   Rep* rep() { return rep_.get(); }
-  // Bytes held now. Bounded: what one image of the largest allowed size needs.
+  // Bytes held now. Bounded: what one image of the largest allowed size needs (a quarter more after
+  // growth). In steady state nothing is allocated per sample, but for progressive JPEGs (libjpeg's
+  // coefficients) and PNGs (libspng and zlib), which free it again.
   uint64_t memory_bytes() const;
 
  private:
@@ -65,9 +77,12 @@ class Transform {
   // What Apply writes. A shape whose size depends on the sample is refused by Create.
   virtual const TensorSpec& output() const = 0;
   // Decodes and transforms `encoded`, writes exactly output().bytes() bytes to `out`.
-  //   kDataLoss         not an image, truncated, damaged: the message says what and where.
+  //   kDataLoss         not an image, truncated, damaged: the message says what and where. Offsets
+  //                     in it count from the start of `encoded`; location() is left to the caller,
+  //                     who knows file, key and field.
   //   kResourceExhausted more pixels than the limit allows, or no memory.
   //   kUnimplemented    a coding that the decoders do not know.
+  //   kInvalidArgument  `out` has another size.
   // After a failure `out` holds unspecified bytes and `scratch` can be used again at once.
   virtual Status Apply(Bytes encoded, const DecodeHints& hints, const DrawKey& key,
                        Scratch* scratch, MutableBytes out) const = 0;
@@ -82,7 +97,12 @@ class Transform {
 //     {"op": "center_crop", "size": [h, w]}
 //     {"op": "random_horizontal_flip", "p": 0.5}
 //     {"op": "normalize", "mean": [r, g, b], "std": [r, g, b]}      (of values scaled to 0..1)
-//   {"type": "label", "dtype": "int64", "shape": [], "format": "auto|text|json|npy", "path": "/a/b"}
+//   Defaults: dtype uint8, NCHW, 3 channels. "short_side" needs a center_crop after it; nothing is
+//   combined with random_resized_crop but flip and normalize; normalize needs a floating-point
+//   dtype, which without it holds value / 255.
+//   {"type": "label", "dtype": "int64", "shape": [], "format": "auto|text|json|npy", "path":
+//   "/a/b"}
+// docs/guide/transforms.md defines every member, the draws and the exact pixels.
 // kInvalidArgument names the member that is wrong, unknown or missing.
 Result<std::shared_ptr<const Transform>> CreateTransform(std::string_view json);
 

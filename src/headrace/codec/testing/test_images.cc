@@ -1,9 +1,9 @@
 #include "headrace/codec/testing/test_images.h"
 
 #include <cmath>
-#include <cstdio>  // jpeglib.h needs it
 #include <cstdlib>
-#include <jpeglib.h>
+
+#include "headrace/codec/jpeg_library.h"
 
 namespace headrace::codec {
 namespace {
@@ -12,7 +12,9 @@ void WriteHeader(jpeg_compress_struct* c, const TestPixels& pixels, const JpegOp
   c->image_width = pixels.width;
   c->image_height = pixels.height;
   c->input_components = static_cast<int>(pixels.channels);
-  c->in_color_space = pixels.channels == 1 ? JCS_GRAYSCALE : pixels.channels == 3 ? JCS_RGB : JCS_CMYK;
+  c->in_color_space = pixels.channels == 1   ? JCS_GRAYSCALE
+                      : pixels.channels == 3 ? JCS_RGB
+                                             : JCS_CMYK;
   jpeg_set_defaults(c);
   if (o.rgb && pixels.channels == 3) jpeg_set_colorspace(c, JCS_RGB);
   if (pixels.channels == 4) jpeg_set_colorspace(c, o.ycck ? JCS_YCCK : JCS_CMYK);
@@ -64,7 +66,8 @@ std::string EncodeJpeg(const TestPixels& pixels, const JpegOptions& o) {
   }
   jpeg_start_compress(&c, TRUE);
   for (uint32_t y = 0; y < pixels.height; ++y) {
-    auto* row = const_cast<JSAMPROW>(pixels.data.data() + size_t{y} * pixels.width * pixels.channels);
+    auto* row =
+        const_cast<JSAMPROW>(pixels.data.data() + size_t{y} * pixels.width * pixels.channels);
     jpeg_write_scanlines(&c, &row, 1);
   }
   jpeg_finish_compress(&c);

@@ -20,13 +20,13 @@ TestPixels MakePixels(uint32_t width, uint32_t height, uint32_t channels, uint64
 
 struct JpegOptions {
   int quality = 90;
-  int h = 2, v = 2;         // sampling factors of the first component; the others have 1 x 1
+  int h = 2, v = 2;  // sampling factors of the first component; the others have 1 x 1
   bool progressive = false;
-  int restart_mcus = 0;     // restart interval, 0 = none
+  int restart_mcus = 0;  // restart interval, 0 = none
   bool optimize = false;
-  bool rgb = false;         // store RGB with Adobe's transform 0
-  bool ycck = false;        // 4 channels: YCCK instead of CMYK
-  int max_scans = 0;        // > 0: stop a progressive file after so many scans (incomplete precision)
+  bool rgb = false;   // store RGB with Adobe's transform 0
+  bool ycck = false;  // 4 channels: YCCK instead of CMYK
+  int max_scans = 0;  // > 0: stop a progressive file after so many scans (incomplete precision)
   bool multi_scan = false;  // baseline, one scan a component
 };
 // Encodes 1, 3 or 4 channels. Aborts on an error of libjpeg.
