@@ -182,8 +182,7 @@ class Loader:
             StateError: the state is of another dataset version or other settings; says which.
         """
         text = json.dumps(dict(state))
-        epoch, position = self._native.check_state(text)
-        self._start = (epoch, position)
+        self._start = self._native.check_state(text)
         self._undelivered_state = text
 
     def stats(self) -> dict[str, Any]:

@@ -197,7 +197,9 @@ void BindLoader(nb::module_& m) {
            [](const NativeLoader& l, const std::string& json) {
              LoaderState state = Unwrap(LoaderState::FromJson(json));
              Check(state.CheckFits(l.loader->state()));
-             return nb::make_tuple(state.epoch, state.next_position);
+             const loader::BatchPlan& plan = l.loader->plan();
+             loader::StreamPoint point = Unwrap(plan.PointOf(state.epoch, state.next_position));
+             return nb::make_tuple(point.epoch, plan.BatchBegin(point.batch));
            },
            nb::arg("json"))
       .def("substitute",

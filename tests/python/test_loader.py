@@ -231,6 +231,23 @@ def test_state_after_an_epoch_gives_a_full_next_epoch(texts: Path) -> None:
     assert again.state_dict()["next_position"] == 0
 
 
+def test_uneven_ranks_agree_on_the_state(texts: Path) -> None:
+    # 400 samples, batches of 133: the last global batch has one row, on one of three ranks.
+    loaders = [
+        text_loader(texts, global_batch_size=133, tail="uneven", rank=r, world_size=3)
+        for r in range(3)
+    ]
+    iterators = [iter(loader) for loader in loaders]
+    for _ in range(3):
+        [next(i) for i in iterators]
+    states = [loader.state_dict() for loader in loaders]
+    assert states[0]["next_position"] == 399 and all(s == states[0] for s in states)
+    assert sum(len(b["__key__"]) for i in iterators for b in i) == 1
+    states = [loader.state_dict() for loader in loaders]
+    assert (states[0]["epoch"], states[0]["next_position"]) == (1, 0)
+    assert all(s == states[0] for s in states)
+
+
 def test_state_is_small_and_counts_delivered_batches(texts: Path) -> None:
     loader = text_loader(texts)
     iterator = iter(loader)

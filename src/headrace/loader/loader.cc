@@ -127,6 +127,7 @@ class LoaderImpl final : public Loader {
   LoaderStats counts_ HR_GUARDED_BY(mu_);
   uint64_t epoch_ HR_GUARDED_BY(mu_) = 0;  // the next batch to deliver
   uint64_t batch_ HR_GUARDED_BY(mu_) = 0;
+  bool epoch_ended_ HR_GUARDED_BY(mu_) = false;
   bool begun_ HR_GUARDED_BY(mu_) = false;
 
   // The order of the epoch being planned. Touched only by the thread that set planning_.
@@ -182,6 +183,7 @@ Status LoaderImpl::Begin(uint64_t epoch, uint64_t position) {
     if (!there) Restart(epoch, batch);
     epoch_ = epoch;
     batch_ = batch;
+    epoch_ended_ = false;
     begun_ = true;
     work_cv_.NotifyAll();
   }
@@ -380,7 +382,11 @@ Result<std::shared_ptr<Batch>> LoaderImpl::Next(const Context& ctx) {
     if (place_values) PlaceValues();
     MutexLock lock(&mu_);
     if (!begun_) return Error(Code::kFailedPrecondition, "Next() before Begin()");
-    if (batch_ >= plan_.num_batches()) return std::shared_ptr<Batch>();
+    if (batch_ >= plan_.num_batches()) {
+      epoch_ended_ = true;
+      wait_since_ns_ = 0;
+      return std::shared_ptr<Batch>();
+    }
     if (HeadIsReady()) {
       slot = std::move(in_flight_.front());
       in_flight_.pop_front();
@@ -443,12 +449,11 @@ LoaderState LoaderImpl::state() const {
   LoaderState state;
   state.dataset_version = rows_->dataset->version();
   state.seed = options_.order.seed;
-  state.epoch = epoch_;
-  state.next_position = batch_ * plan_.global_batch();
-  if (batch_ >= plan_.num_batches() && plan_.num_batches() > 0) {
-    state.epoch = epoch_ + 1;
-    state.next_position = 0;
-  }
+  // A rank without rows in the last global batch passes it when Next() says that the epoch is over.
+  const StreamPoint point =
+      plan_.PointAfter(epoch_, epoch_ended_ ? plan_.num_global_batches() : batch_);
+  state.epoch = point.epoch;
+  state.next_position = plan_.BatchBegin(point.batch);
   state.global_batch = plan_.global_batch();
   state.shuffle = options_.order.shuffle;
   state.lanes = options_.order.lanes;
