@@ -320,6 +320,50 @@ def test_odd_keys_of_a_tar_survive(tmp_path: Path) -> None:
     run("verify", tmp_path / "set")
 
 
+def test_every_kind_of_source_gives_the_same_samples(
+    photos: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    source, members = photos
+    run("index", source, "--output", tmp_path / "in-place")
+    pack(source, tmp_path / "one")
+    rows = [
+        {
+            "path": str(path.relative_to(source)),
+            "cls": path.parent.name[-1],
+            "key": str(path.relative_to(source))[:-4],
+        }
+        for path in sorted(source.rglob("*.jpg"))
+    ]
+    listed = tmp_path / "source.jsonl"
+    (tmp_path / "photos").symlink_to(source)
+    for row in rows:
+        row["jpg_path"] = "photos/" + row.pop("path")
+    listed.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain = subprocess.run(
+        ["tar", "cf", tmp_path / "plain.tar", "-C", source, "."], capture_output=True, check=False
+    )
+    assert plain.returncode == 0
+    sources = [
+        tmp_path / "in-place",
+        tmp_path / "one",
+        tmp_path / "one" / "shard-000000.tar",
+        listed,
+    ]
+    for number, other in enumerate(sources):
+        run("pack", other, tmp_path / f"packed-{number}")
+        found = program.read_tars(tmp_path / f"packed-{number}")
+        if other.suffix == ".tar":
+            assert 0 < len(found) < len(members) and found.items() <= members.items()
+        else:
+            assert found == members, other
+    run("pack", *sorted((tmp_path / "one").glob("*.tar")), tmp_path / "joined")
+    assert program.read_tars(tmp_path / "joined") == members
+    run("pack", tmp_path / "plain.tar", tmp_path / "unlabeled")
+    assert {name.removeprefix("./") for name in program.read_tars(tmp_path / "unlabeled")} == {
+        name for name in members if name.endswith(".jpg")
+    }
+
+
 def limited(what: int, value: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(what, (value, value))
 

@@ -139,8 +139,8 @@ Status PackList::JoinEqualKeys() {
       joined = true;
     }
   }
-  // Sources give each sample a field, so one without any was joined to another.
-  if (joined) std::erase_if(samples_, [](const Sample& sample) { return sample.num_fields == 0; });
+  if (joined)
+    std::erase_if(samples_, [](const Sample& sample) { return sample.num_fields == kJoined; });
   return OkStatus();
 }
 
@@ -158,7 +158,7 @@ Status PackList::Join(std::span<const size_t> samples) {
       }
       fields_.push_back(field);
     }
-    samples_[sample].num_fields = 0;
+    samples_[sample].num_fields = kJoined;
   }
   samples_[samples.front()].first_field = first_field;
   samples_[samples.front()].num_fields = static_cast<uint32_t>(fields_.size() - first_field);

@@ -80,11 +80,12 @@ class PackList {
   std::vector<std::string> left_out;
 
  private:
+  static constexpr uint32_t kJoined = UINT32_MAX;
   struct Sample {
     uint64_t key_begin = 0;
     uint64_t first_field = 0;
     uint32_t key_bytes = 0;
-    uint32_t num_fields = 0;
+    uint32_t num_fields = 0;  // kJoined: they belong to another sample now
   };
   Status AddField(std::string_view name, PackField field);
   // Moves the fields of `samples`, which have one key, to the first of them; the others lose

@@ -26,9 +26,11 @@ class SourceLister {
  private:
   Status AddFolder(const std::string& path);
   Status AddTar(const std::string& path);
-  // Adds the samples of an index: files below `base`, or ranges of `container`.
-  Status AddIndex(BuiltIndex built, const std::string& name, const std::string& base,
+  Status AddDataset(const std::string& path, const Manifest& manifest);
+  Status AddBuilt(BuiltIndex built, const std::string& name, const std::string& base,
                   uint32_t container);
+  // Adds the samples of an index: files below `base`, or ranges of `container`.
+  Status AddIndex(const IndexReader& index, const std::string& base, uint32_t container);
   Status AddField(const IndexField& field, std::string_view name, const std::string& base,
                   uint32_t container);
   void NoteLeftOut(const BuiltIndex& built, const std::string& path);
@@ -45,7 +47,7 @@ Status SourceLister::AddOne(const std::string& source) {
   if (info.kind == FileKind::kDirectory) return AddFolder(source);
   if (!EndsWith(source, ".csv") && !EndsWith(source, ".jsonl")) return AddTar(source);
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildListIndex(fs_, source, options_, ctx_));
-  return AddIndex(std::move(built), source, std::string(DirectoryName(source)), 0);
+  return AddBuilt(std::move(built), source, std::string(DirectoryName(source)), 0);
 }
 
 Status SourceLister::AddFolder(const std::string& path) {
@@ -56,14 +58,7 @@ Status SourceLister::AddFolder(const std::string& path) {
     return std::move(manifest_info).status();
   if (manifest_info.ok()) {
     HR_ASSIGN_OR_RETURN(Manifest manifest, Manifest::Load(fs_, manifest_path));
-    if (manifest.kind == "tar") {
-      std::string base = manifest.base.empty()          ? path
-                         : manifest.base.front() == '/' ? manifest.base
-                                                        : JoinPath(path, manifest.base);
-      for (const ManifestShard& shard : manifest.shards) tars.push_back(JoinPath(base, shard.name));
-      list_.classes = manifest.classes;
-      return AddTars(tars);
-    }
+    return AddDataset(path, manifest);
   }
   HR_ASSIGN_OR_RETURN(auto entries, fs_->List(path));
   for (const DirectoryEntry& entry : entries) {
@@ -73,7 +68,27 @@ Status SourceLister::AddFolder(const std::string& path) {
   if (!tars.empty()) return AddTars(tars);
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildFolderIndex(fs_, path, options_, ctx_));
   list_.classes = built.classes;
-  return AddIndex(std::move(built), path, path, 0);
+  return AddBuilt(std::move(built), path, path, 0);
+}
+
+// Tars are scanned, in the manifest's order; an index of plain files is used as it is.
+Status SourceLister::AddDataset(const std::string& path, const Manifest& manifest) {
+  std::string base = manifest.base.empty()          ? path
+                     : manifest.base.front() == '/' ? manifest.base
+                                                    : JoinPath(path, manifest.base);
+  list_.classes = manifest.classes;
+  std::vector<std::string> tars;
+  for (const ManifestShard& shard : manifest.shards) {
+    if (manifest.kind == "tar") {
+      tars.push_back(JoinPath(base, shard.name));
+      continue;
+    }
+    std::string index_path = JoinPath(path, shard.index);
+    HR_ASSIGN_OR_RETURN(auto mapped, fs_->Map(index_path));
+    HR_ASSIGN_OR_RETURN(auto index, IndexReader::Open(std::move(mapped), index_path));
+    HR_RETURN_IF_ERROR(AddIndex(*index, base, 0));
+  }
+  return AddTars(tars);
 }
 
 Status SourceLister::AddTars(const std::vector<std::string>& paths) {
@@ -97,20 +112,25 @@ Status SourceLister::AddTar(const std::string& path) {
   for (const TarDamage& damage : built.scan.damage)
     list_.left_out.push_back(
         fmt::format("{}: damage at byte {}: {}", EscapeText(path), damage.offset, damage.reason));
-  return AddIndex(std::move(built), path, "", container);
+  return AddBuilt(std::move(built), path, "", container);
 }
 
-Status SourceLister::AddIndex(BuiltIndex built, const std::string& name, const std::string& base,
+Status SourceLister::AddBuilt(BuiltIndex built, const std::string& name, const std::string& base,
                               uint32_t container) {
   NoteLeftOut(built, name);
   HR_ASSIGN_OR_RETURN(auto index, IndexReader::FromBytes(std::move(built.bytes), name));
+  return AddIndex(*index, base, container);
+}
+
+Status SourceLister::AddIndex(const IndexReader& index, const std::string& base,
+                              uint32_t container) {
   IndexSample sample;
-  for (uint64_t i = 0; i < index->num_samples(); ++i) {
+  for (uint64_t i = 0; i < index.num_samples(); ++i) {
     HR_RETURN_IF_ERROR(ctx_.Check());
-    HR_RETURN_IF_ERROR(index->Get(i, &sample));
+    HR_RETURN_IF_ERROR(index.Get(i, &sample));
     HR_RETURN_IF_ERROR(list_.BeginSample(sample.key));
     for (const IndexField& field : sample.fields)
-      HR_RETURN_IF_ERROR(AddField(field, index->field_names()[field.name], base, container));
+      HR_RETURN_IF_ERROR(AddField(field, index.field_names()[field.name], base, container));
   }
   return OkStatus();
 }

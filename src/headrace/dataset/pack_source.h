@@ -13,10 +13,10 @@
 
 namespace headrace::dataset {
 
-// What the sources are is told by the first that fits: a folder with a manifest of tars (its
-// shards, in its order), a folder with *.tar files in it (all of them, by name), any other folder
-// (one sub-folder a class), a .csv or .jsonl list of files, or else tar files. Members of tars with
-// equal keys are one sample, wherever they stand.
+// What the sources are is told by the first that fits: a folder with a manifest (its shards, in its
+// order), a folder with *.tar files in it (all of them, by name), any other folder (one sub-folder
+// a class), a .csv or .jsonl list of files, or else tar files. Members of tars with equal keys are
+// one sample, wherever they stand.
 //   kNotFound, kPermissionDenied, kIoError  names the path.
 //   kInvalidArgument  no sample, one field twice, several sources that are not all tars.
 //   kDataLoss         a tar is damaged: names file and offset. With `skip_damaged` only what the

@@ -199,9 +199,9 @@ Result<PackStaging::Found> PackStaging::Begin(const std::string& fingerprint, ui
   if (plan_) HR_RETURN_IF_ERROR(RemoveTemporaries());
   if (plan_ && plan_->num_shards > 0 && CurrentNames(ShardName(0))) {
     bool same = plan_->fingerprint == fingerprint;
-    RemoveReplacedFiles();
+    Status removed = RemoveReplacedFiles();
     if (same) {
-      (void)RemoveStaging();
+      if (removed.ok()) (void)RemoveStaging();
       return Found::kPublished;
     }
     HR_RETURN_IF_ERROR(fs_->Remove(JoinPath(staging_, kPlanName)));
@@ -307,15 +307,19 @@ Status PackStaging::Publish(const std::vector<PackedShard>& shards, Manifest* ma
   }
   current_ = *manifest;
   HR_RETURN_IF_ERROR(FaultPoint("pack.publish.after_manifest"));
-  RemoveReplacedFiles();
-  (void)RemoveStaging();  // the next pack tries again
+  // What cannot be removed now fails nothing: the plan stays, and the next pack tries again.
+  if (RemoveReplacedFiles().ok()) (void)RemoveStaging();
   return OkStatus();
 }
 
-void PackStaging::RemoveReplacedFiles() {
+Status PackStaging::RemoveReplacedFiles() {
+  Status first;
   for (const std::string& name : plan_->replaces) {
-    if (!CurrentNames(name)) (void)fs_->Remove(JoinPath(destination_, name));
+    if (CurrentNames(name)) continue;
+    Status removed = OkIfNotFound(fs_->Remove(JoinPath(destination_, name)));
+    if (first.ok()) first = std::move(removed);
   }
+  return first;
 }
 
 void PackStaging::RemovePublishedFiles() {

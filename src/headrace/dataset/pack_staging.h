@@ -74,7 +74,7 @@ class PackStaging {
   Status WritePlan();
   Status WriteRecord(const std::string& path, const std::string& content);
   void RemovePublishedFiles();  // of plan_, those that no manifest names
-  void RemoveReplacedFiles();
+  Status RemoveReplacedFiles();
   Status RemoveTemporaries();
   Status RemoveStaging();
   void RemoveEmptyFolders();  // the staging folder and those in made_
