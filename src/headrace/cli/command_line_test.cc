@@ -118,6 +118,8 @@ TEST(Progress, TextSaysHowFarHowFastAndHowLong) {
   EXPECT_THAT(text, HasSubstr("2,000 of 4,000 samples"));
   EXPECT_THAT(text, HasSubstr("50 MiB/s"));
   EXPECT_THAT(text, HasSubstr("left"));
+  ProgressFigures nearly{3999, 4000, (200 << 20) - 1, 200 << 20};
+  EXPECT_THAT(ProgressText("packing", nearly, 4), HasSubstr("1 s left"));
   ProgressFigures all{4000, 4000, 200 << 20, 200 << 20};
   EXPECT_THAT(ProgressText("packing", all, 4), Not(HasSubstr("left")));
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "headrace/base/bytes.h"
@@ -28,8 +29,8 @@ std::string ProgressText(const std::string& verb, const ProgressFigures& figures
                   FormatCount(figures.total), FormatSize(static_cast<uint64_t>(rate)));
   if (rate > 0 && figures.bytes < figures.total_bytes) {
     double left = static_cast<double>(figures.total_bytes - figures.bytes) / rate;
-    text += fmt::format("  {} left",
-                        FormatDuration(std::chrono::seconds(static_cast<int64_t>(left + 0.5))));
+    auto seconds = std::max<int64_t>(1, static_cast<int64_t>(left + 0.5));
+    text += fmt::format("  {} left", FormatDuration(std::chrono::seconds(seconds)));
   }
   return text;
 }
