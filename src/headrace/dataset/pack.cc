@@ -259,7 +259,13 @@ Result<PackReport> Pack(FileSystem* fs, const std::vector<std::string>& sources,
   HR_RETURN_IF_ERROR(CheckNotInside(fs, sources, destination));
   HR_ASSIGN_OR_RETURN(auto staging,
                       PackStaging::Open(fs, destination, options.overwrite, options.sync));
-  Result<PackReport> report = PackRun(fs, sources, destination, options, ctx, staging.get()).Run();
+  Result<PackReport> report = [&]() -> Result<PackReport> {
+    try {
+      return PackRun(fs, sources, destination, options, ctx, staging.get()).Run();
+    } catch (const std::bad_alloc&) {  // from the standard library's containers
+      return Status(Code::kResourceExhausted, "out of memory; raise the limit (ulimit -v)");
+    }
+  }();
   if (report.ok()) return report;
   // A full disk is given back at once; otherwise what is finished waits for the next try.
   bool keep = report.status().code() != Code::kResourceExhausted;
