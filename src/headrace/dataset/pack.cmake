@@ -2,4 +2,4 @@
 target_sources(headrace_dataset PRIVATE
   pack.cc pack_layout.cc pack_list.cc pack_shard.cc pack_source.cc pack_staging.cc
   verify.cc)
-headrace_test(pack_test SOURCES pack_test.cc USES dataset env_testing)
+headrace_test(pack_test SOURCES pack_test.cc verify_test.cc USES dataset env_testing)
