@@ -316,19 +316,19 @@ TEST_F(PosixFileTest, MapsThatDoNotFitAreAnErrorWithAdvice) {
   ASSERT_TRUE(files_->Create(dir_ / "huge").ok());
   if (::truncate((dir_ / "huge").c_str(), kBytes) != 0)
     GTEST_SKIP() << "no files of 8 TiB on this file system";
-  std::vector<std::unique_ptr<MappedFile>> maps;
-  Status refused;
-  while (refused.ok() && maps.size() < 20) {
-    auto map = files_->Map(dir_ / "huge");
-    if (map.ok()) {
-      maps.push_back(std::move(map).value());
-    } else {
-      refused = std::move(map).status();
+  size_t fitted[2];
+  for (size_t& fits : fitted) {
+    std::vector<std::unique_ptr<MappedFile>> maps;
+    Status refused;
+    while (refused.ok() && maps.size() < 20) {
+      auto map = files_->Map(dir_ / "huge");
+      if (!map.ok()) refused = map.status();
+      if (map.ok()) maps.push_back(std::move(map).value());
     }
+    EXPECT_EQ(Check(refused, Code::kResourceExhausted, "no memory"), 0);
+    fits = maps.size();
   }
-  maps.clear();
-  EXPECT_EQ(Check(refused, Code::kResourceExhausted, "no memory"), 0);
-  EXPECT_TRUE(files_->Map(dir_ / "huge").ok());  // nothing was kept
+  EXPECT_EQ(fitted[0], fitted[1]);  // each map was given back
 }
 
 TEST_F(PosixFileTest, ReadingAHugeFileWholeIsRefusedBeforeItIsRead) {
