@@ -33,7 +33,7 @@ std::vector<T> Read(const std::string& members, std::string_view field) {
   Status status = Apply(*Make(members), field, &out);
   EXPECT_TRUE(status.ok()) << field << ": " << status.ToString();
   std::vector<T> values(out.size() / sizeof(T));
-  std::memcpy(values.data(), out.data(), out.size());
+  if (!out.empty()) std::memcpy(values.data(), out.data(), out.size());
   return values;
 }
 

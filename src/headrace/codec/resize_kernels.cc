@@ -150,17 +150,18 @@ void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t
   }
 }
 
+// clang-format off
 // A step of the transposition below: interleaves vector i with vector i + 8.
-#define HR_INTERLEAVE(to, from, i)                             \
-  to[2 * i] = hn::InterleaveLower(D8(), from[i], from[i + 8]); \
+#define HR_INTERLEAVE(to, from, i)                              \
+  to[2 * i] = hn::InterleaveLower(D8(), from[i], from[i + 8]);  \
   to[2 * i + 1] = hn::InterleaveUpper(D8(), from[i], from[i + 8]);
-#define HR_INTERLEAVE_ALL(to, from)                                                \
-  HR_INTERLEAVE(to, from, 0)                                                       \
-  HR_INTERLEAVE(to, from, 1)                                                       \
-  HR_INTERLEAVE(to, from, 2) HR_INTERLEAVE(to, from, 3) HR_INTERLEAVE(to, from, 4) \
-      HR_INTERLEAVE(to, from, 5) HR_INTERLEAVE(to, from, 6) HR_INTERLEAVE(to, from, 7)
+#define HR_INTERLEAVE_ALL(to, from)                                                 \
+  HR_INTERLEAVE(to, from, 0) HR_INTERLEAVE(to, from, 1) HR_INTERLEAVE(to, from, 2)  \
+  HR_INTERLEAVE(to, from, 3) HR_INTERLEAVE(to, from, 4) HR_INTERLEAVE(to, from, 5)  \
+  HR_INTERLEAVE(to, from, 6) HR_INTERLEAVE(to, from, 7)
 #define HR_EACH_OF_16(F) \
   F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11) F(12) F(13) F(14) F(15)
+// clang-format on
 
 // Transposes the 16 x 16 bytes in each 128-bit block of 16 vectors by themselves. Written out,
 // since arrays that loops run over would live in memory.
