@@ -24,8 +24,7 @@ static void MakeChecksumsRight(std::string* bytes) {
     StoreLittle(&(*bytes)[table + 4 * i], Crc32c(AsBytes(*bytes).subspan(begin, length)));
   }
   StoreLittle(&(*bytes)[format::kAtChunkTableCrc], Crc32c(AsBytes(*bytes).subspan(table)));
-  StoreLittle(&(*bytes)[format::kAtHeaderCrc],
-              Crc32c(AsBytes(*bytes).first(format::kAtHeaderCrc)));
+  StoreLittle(&(*bytes)[format::kAtHeaderCrc], Crc32c(AsBytes(*bytes).first(format::kAtHeaderCrc)));
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,7 +1,7 @@
 // A dataset version opened for reading: an ordered list of shards, each with an index, seen as one
-// array of samples 0..num_samples(). Immutable and thread-safe, also after fork(). Opening reads the
-// manifest only; the index of a shard is mapped at the first access to one of its samples, and its
-// data file is held against the index when it is first opened.
+// array of samples 0..num_samples(). Immutable and thread-safe, also after fork(). Opening reads
+// the manifest only; the index of a shard is mapped at the first access to one of its samples, and
+// its data file is held against the index when it is first opened.
 //
 // What can be opened: a folder with a manifest (headrace.json); a tar file or a folder of tars
 // without one (indexed in memory from the headers, no checksums); a plain folder with one
@@ -29,14 +29,15 @@ namespace headrace::dataset {
 using FieldId = uint16_t;
 
 struct ShardInfo {
-  std::string name;        // relative to the dataset's folder
+  std::string name;  // relative to the dataset's folder
   uint64_t num_samples = 0;
   uint64_t size_bytes = 0;
 };
 
 struct OpenOptions {
-  // Shards whose data file is kept open at once; lowered to a quarter of the process's limit. A file
-  // being read when it is dropped stays open until that read ends: at most one more per reader.
+  // Shards whose data file is kept open at once; lowered to a quarter of the process's limit. A
+  // file being read when it is dropped stays open until that read ends: at most one more per
+  // reader.
   uint32_t max_open_files = 256;
 };
 
@@ -46,8 +47,8 @@ struct FieldEntry {
   uint64_t offset = 0;  // in the shard's file; 0 for a file of its own or a value in the index
   uint64_t length = 0;  // bytes
   std::optional<uint32_t> crc32c;  // empty: not known yet
-  bool learned = false;   // crc32c comes from an earlier read, not from the index
-  bool in_index = false;  // the bytes are in the index itself: reading them does no I/O
+  bool learned = false;            // crc32c comes from an earlier read, not from the index
+  bool in_index = false;           // the bytes are in the index itself: reading them does no I/O
 };
 
 // One field's bytes after Read.
@@ -59,8 +60,9 @@ struct FieldView {
 class Dataset {
  public:
   //   kNotFound            nothing is there. Patterns like "*" are not expanded: says so.
-  //   kDataLoss            manifest or index damaged, or a tar without index damaged: file and offset.
-  //   kFailedPrecondition  made by a newer version; a shard or index that is missing (one listing of
+  //   kDataLoss            manifest or index damaged, or a tar without index damaged: file and
+  //   offset. kFailedPrecondition  made by a newer version; a shard or index that is missing (one
+  //   listing of
   //                        its folder tells); a list that changed after it was indexed.
   //   kInvalidArgument     a folder without samples, a list or tar that cannot be read as one.
   // Also the file system's failures. With a manifest O(shards) time; without one O(samples).
@@ -83,11 +85,12 @@ class Dataset {
   virtual std::span<const std::string> fields() const = 0;
   // The id of a field. kNotFound lists the fields there are.
   virtual Result<FieldId> FindField(std::string_view name) const = 0;
-  // The number of the first sample with this key. kNotFound. O(shards log samples); maps all indexes
-  // on the way.
+  // The number of the first sample with this key. kNotFound. O(shards log samples); maps all
+  // indexes on the way.
   virtual Result<uint64_t> FindKey(std::string_view key) const = 0;
-  // The index of a shard, mapped at the first call; lives as long as the dataset. kDataLoss (damaged
-  // index), kFailedPrecondition (an index that is not the one the manifest names, or newer).
+  // The index of a shard, mapped at the first call; lives as long as the dataset. kDataLoss
+  // (damaged index), kFailedPrecondition (an index that is not the one the manifest names, or
+  // newer).
   virtual Result<const IndexReader*> Index(size_t shard) const = 0;
   // Opens a shard's data file and holds it against its index, without reading samples: for a check
   // before the start. kNotFound, kDataLoss, kFailedPrecondition as for SampleReader::Read.
@@ -104,8 +107,8 @@ struct ReadOptions {
 // What Read or Locate found. Views stay valid until the reader's next call.
 struct SampleView {
   uint64_t id = 0;
-  std::string_view key;       // bytes
-  std::string_view shard;     // name of the shard
+  std::string_view key;    // bytes
+  std::string_view shard;  // name of the shard
   std::span<const FieldEntry> entries;
   std::span<const FieldView> fields;  // Read only; parallel to the wanted fields that exist
   const FieldView* Find(FieldId field) const;
@@ -134,8 +137,9 @@ class SampleReader {
                                   const Context& ctx) = 0;
 
   // Reads one field's bytes (entry from the last Locate) into `out` (entry.length bytes) and checks
-  // them. For callers that own the destination, so that the bytes are copied once. Failures as Read;
-  // kInvalidArgument when `out` has another size or the entry is not of the last Locate or Read.
+  // them. For callers that own the destination, so that the bytes are copied once. Failures as
+  // Read; kInvalidArgument when `out` has another size or the entry is not of the last Locate or
+  // Read. (Read also notices a file of its own that has grown; here only a checksum can.)
   virtual Status ReadField(const FieldEntry& entry, MutableBytes out, const Context& ctx) = 0;
 
   // Nanoseconds spent reading and checking in the last Read or ReadField, and bytes read.

@@ -67,9 +67,10 @@ Status CheckListUnchanged(const Parts& parts) {
   std::string list = JoinPath(parts.data_folder, shard.name);
   HR_ASSIGN_OR_RETURN(uint32_t crc, ChecksumOfFile(parts.fs, list, Context()));
   if (crc == shard.crc32c) return OkStatus();
-  return Error(Code::kFailedPrecondition,
-               "the list {} changed after it was indexed; make its index again with `headrace index`",
-               list)
+  return Error(
+             Code::kFailedPrecondition,
+             "the list {} changed after it was indexed; make its index again with `headrace index`",
+             list)
       .At({.file = list, .offset = {}, .key = {}, .field = {}});
 }
 
@@ -123,8 +124,8 @@ Status OpenBuilt(BuiltIndex built, std::string kind, const std::string& name, Pa
   parts->manifest.kind = std::move(kind);
   parts->manifest.fields = std::move(built.fields);
   parts->manifest.classes = std::move(built.classes);
-  HR_ASSIGN_OR_RETURN(auto index, IndexReader::FromBytes(std::move(built.bytes),
-                                                         parts->path + " (read in place)"));
+  HR_ASSIGN_OR_RETURN(
+      auto index, IndexReader::FromBytes(std::move(built.bytes), parts->path + " (read in place)"));
   parts->manifest.shards.push_back({.name = name,
                                     .index = {},
                                     .samples = built.num_samples,

@@ -1,5 +1,5 @@
-// What reading does to the process: allocations, open files, fork. In a program of its own, since it
-// counts every allocation.
+// What reading does to the process: allocations, open files, fork. In a program of its own, since
+// it counts every allocation.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -148,7 +148,8 @@ TEST(DatasetProcess, ChildrenOfForkCanRead) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       alarm(30);
-      _exit(ReadMixed(reader.get(), dataset->num_samples(), 60, static_cast<uint64_t>(i)) == 0 ? 0 : 1);
+      _exit(ReadMixed(reader.get(), dataset->num_samples(), 60, static_cast<uint64_t>(i)) == 0 ? 0
+                                                                                               : 1);
     }
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);

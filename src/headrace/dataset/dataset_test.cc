@@ -147,7 +147,8 @@ TEST(DatasetTar, WantedFieldsOnlyAndInTheirOrder) {
   Members members = TwoShards(&fs);
   auto dataset = Open(&fs, "/d");
   FieldId cls = dataset->FindField("cls").value(), jpg = dataset->FindField("jpg").value();
-  EXPECT_THAT(ReadOne(dataset, 4, std::vector<FieldId>{cls}).value(), ElementsAre(Pair("cls", "1")));
+  EXPECT_THAT(ReadOne(dataset, 4, std::vector<FieldId>{cls}).value(),
+              ElementsAre(Pair("cls", "1")));
   auto reader = SampleReader::Create(dataset, ReadOptions());
   auto view = reader->Read(4, std::vector<FieldId>{jpg, cls}, Context());
   ASSERT_TRUE(view.ok());
@@ -165,8 +166,12 @@ TEST(DatasetTar, WantedFieldsOnlyAndInTheirOrder) {
 TEST(DatasetTar, NearFieldsShareOneReadAndFarOnesDoNot) {
   MemoryFileSystem memory;
   FaultyFileSystem fs(&memory);
-  Put(&fs, "/d/0.tar", MakeTar({{"k.a", "1"}, {"k.b", std::string(5000, 'b')}, {"k.c", "2"},
-                                {"k.d", std::string(100'000, 'd')}, {"k.e", "3"}}));
+  Put(&fs, "/d/0.tar",
+      MakeTar({{"k.a", "1"},
+               {"k.b", std::string(5000, 'b')},
+               {"k.c", "2"},
+               {"k.d", std::string(100'000, 'd')},
+               {"k.e", "3"}}));
   auto dataset = Open(&fs, "/d");
   auto reader = SampleReader::Create(dataset, ReadOptions());
   auto id = [&](const char* name) { return dataset->FindField(name).value(); };
@@ -205,9 +210,13 @@ TEST(DatasetTar, ReadFieldFillsTheCallersBytes) {
 
 TEST(DatasetTar, KeysAreBytes) {
   MemoryFileSystem fs;
-  Members members = {{std::string(4000, 'k') + ".jpg", "1"}, {"line\nbreak.jpg", "2"},
-                     {"\xff\xfe.jpg", "3"}, {"../../up.jpg", "4"}, {"/abs.jpg", "5"},
-                     {"\xe4\xb8\x80.jpg", "6"}, {"empty.jpg", ""}};
+  Members members = {{std::string(4000, 'k') + ".jpg", "1"},
+                     {"line\nbreak.jpg", "2"},
+                     {"\xff\xfe.jpg", "3"},
+                     {"../../up.jpg", "4"},
+                     {"/abs.jpg", "5"},
+                     {"\xe4\xb8\x80.jpg", "6"},
+                     {"empty.jpg", ""}};
   Put(&fs, "/d/0.tar", MakeTar(members));
   ExpectHolds(Open(&fs, "/d"), members);
   Index(&fs, {"/d"}, WithChecksums());
@@ -396,7 +405,8 @@ TEST(DatasetBadInput, IndexThatPointsOutsideTheShard) {
   Put(&fs, "/d/0.tar", tar);
   auto identity = IdentifyShard(*fs.OpenForRead("/d/0.tar").value(), Context()).value();
   for (auto [offset, length] : {std::pair<uint64_t, uint64_t>{512, UINT64_MAX},
-                                {UINT64_MAX, 1}, {uint64_t{1} << 63, uint64_t{1} << 62}}) {
+                                {UINT64_MAX, 1},
+                                {uint64_t{1} << 63, uint64_t{1} << 62}}) {
     IndexBuilder builder(ShardKind::kTar);
     IndexBuilder::Field field;
     field.name = "jpg";
@@ -494,7 +504,8 @@ TEST(DatasetOpen, ClosesFilesThatWereNotUsedForLong) {
   EXPECT_EQ(opens({2, 0}), 1u);  // closes 1
   EXPECT_EQ(opens({1}), 1u);
   EXPECT_EQ(opens({0, 1}), 0u);
-  fs.FailNth(FileOperation::kOpenForRead, 1, Error(Code::kResourceExhausted, "too many open files"));
+  fs.FailNth(FileOperation::kOpenForRead, 1,
+             Error(Code::kResourceExhausted, "too many open files"));
   EXPECT_EQ(opens({5}), 2u);  // asked again after the others were closed
 }
 

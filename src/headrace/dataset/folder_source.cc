@@ -36,6 +36,7 @@ class FolderIndexer {
   }
   Result<Content> List(const std::string& below);
   Status Sort(const std::string& below, FileKind kind, Content* content);
+  Status RefuseFolderOfTars() const;
   Status Walk(const std::string& below);
   Status AddSamples(const Content& content);
   Status AddFile(const std::string& below, uint64_t size_bytes, std::string_view field);
@@ -67,17 +68,31 @@ Result<BuiltIndex> FolderIndexer::Run() {
     for (const auto& file : content.files) Skip(file.first);
   }
   if (builder_.num_samples() == 0)
-    return Error(Code::kInvalidArgument,
-                 "no samples in the folder {}: expected files like CLASS/NAME.jpg or NAME.jpg, found "
-                 "{} class folders and {} files that are none of these{}{}",
-                 root_, content.folders.size(), built_.num_skipped,
-                 built_.num_skipped ? ", first " : "", EscapeText(built_.first_skipped))
+    return Error(
+               Code::kInvalidArgument,
+               "no samples in the folder {}: expected files like CLASS/NAME.jpg or NAME.jpg, found "
+               "{} class folders and {} files that are none of these{}{}",
+               root_, content.folders.size(), built_.num_skipped,
+               built_.num_skipped ? ", first " : "", EscapeText(built_.first_skipped))
         .At({.file = root_, .offset = {}, .key = {}, .field = {}});
+  HR_RETURN_IF_ERROR(RefuseFolderOfTars());
   built_.classes = std::move(content.folders);
   built_.num_samples = builder_.num_samples();
   built_.fields = builder_.SortedFieldNames();
   HR_ASSIGN_OR_RETURN(built_.bytes, builder_.Finish({}));
   return std::move(built_);
+}
+
+// Tars in sub-folders would be read as samples that are a tar each: never what is meant.
+Status FolderIndexer::RefuseFolderOfTars() const {
+  std::vector<std::string> fields = builder_.SortedFieldNames();
+  std::erase(fields, kLabelField);
+  if (fields != std::vector<std::string>{"tar"}) return OkStatus();
+  return Error(Code::kInvalidArgument,
+               "the folder {} has tars in folders below it: open one of these folders, or make one "
+               "dataset of all tars with `headrace index TARS... --output FOLDER`",
+               root_)
+      .At({.file = root_, .offset = {}, .key = {}, .field = {}});
 }
 
 Result<FolderIndexer::Content> FolderIndexer::List(const std::string& below) {

@@ -83,6 +83,14 @@ TEST(FolderSource, WithoutFoldersThereIsNoLabel) {
   EXPECT_THAT(Dump(&fs, "/g")[0], HasSubstr("no samples in the folder /g"));
 }
 
+TEST(FolderSource, TarsInFoldersAreNotTakenForSamples) {
+  MemoryFileSystem fs;
+  Put(&fs, "/f/train/0.tar", MakeTar(MakeSamples("k", 2)));
+  Put(&fs, "/f/test/0.tar", MakeTar(MakeSamples("k", 2)));
+  EXPECT_THAT(Dump(&fs, "/f")[0], HasSubstr("open one of these folders"));
+  EXPECT_EQ(Dump(&fs, "/f/train/").size(), 2u);
+}
+
 TEST(FolderSource, ChangedFilesAreFound) {
   MemoryFileSystem fs;
   for (const char* name : {"1", "2", "3", "4"}) Put(&fs, fmt::format("/f/c/{}.bin", name), "12345");
@@ -113,20 +121,22 @@ TEST(FolderSource, LinksAreFollowedAndLoopsAreNot) {
   stdfs::create_symlink(root / "elsewhere", root / "f/dog");
   stdfs::create_symlink(root / "f", root / "f/cat/up");
   stdfs::create_symlink(".", root / "f/dog/self");
-  EXPECT_THAT(Dump(fs, root / "f"), ElementsAre("cat/1: jpg=c1 cls=0", "cat/3: jpg=e2 cls=0",
-                                                "dog/2: jpg=e2 cls=1"));
+  EXPECT_THAT(Dump(fs, root / "f"),
+              ElementsAre("cat/1: jpg=c1 cls=0", "cat/3: jpg=e2 cls=0", "dog/2: jpg=e2 cls=1"));
 }
 
 TEST(ListSource, CsvAndJsonLinesGiveTheSame) {
   MemoryFileSystem fs;
   Put(&fs, "/l/img/a.jpg", "A");
   Put(&fs, "/l/img/b.x.png", "B");
-  Put(&fs, "/l/t.csv", "\xef\xbb\xbfpath,label,caption\r\nimg/a.jpg,3,\"hello, \"\"you\"\"\"\r\n"
-                       "/l/img/b.x.png,4,\r\n\r\n");
-  Put(&fs, "/l/t.jsonl", "{\"path\": \"img/a.jpg\", \"label\": 3, \"caption\": \"hello, \\\"you\\\"\"}\n\n"
-                         "{\"path\": \"./img/b.x.png\", \"label\": 4, \"caption\": \"\", \"none\": null}\n");
-  auto expected = ElementsAre("img/a: file=A label=3 caption=hello, \"you\"",
-                              "img/b: file=B label=4 caption=");
+  Put(&fs, "/l/t.csv",
+      "\xef\xbb\xbfpath,label,caption\r\nimg/a.jpg,3,\"hello, \"\"you\"\"\"\r\n"
+      "/l/img/b.x.png,4,\r\n\r\n");
+  Put(&fs, "/l/t.jsonl",
+      "{\"path\": \"img/a.jpg\", \"label\": 3, \"caption\": \"hello, \\\"you\\\"\"}\n\n"
+      "{\"path\": \"./img/b.x.png\", \"label\": 4, \"caption\": \"\", \"none\": null}\n");
+  auto expected =
+      ElementsAre("img/a: file=A label=3 caption=hello, \"you\"", "img/b: file=B label=4 caption=");
   EXPECT_THAT(Dump(&fs, "/l/t.csv"), expected);
   EXPECT_THAT(Dump(&fs, "/l/t.jsonl"), expected);
   EXPECT_EQ(Dataset::Open(&fs, "/l/t.csv", OpenOptions()).value()->kind(), "list");
@@ -139,7 +149,8 @@ TEST(ListSource, ColumnsOfFilesAndKeys) {
   Put(&fs, "/l/t.csv", "key,image_path,mask_file\none,a.jpg,m.png\ntwo,a.jpg,\n");
   EXPECT_THAT(Dump(&fs, "/l/t.csv"), ElementsAre("one: image=A mask=M", "two: image=A"));
   Put(&fs, "/l/n.csv", "text\nfirst\n\"second\nline\"\n");
-  EXPECT_THAT(Dump(&fs, "/l/n.csv"), ElementsAre("00000000: text=first", "00000001: text=second\nline"));
+  EXPECT_THAT(Dump(&fs, "/l/n.csv"),
+              ElementsAre("00000000: text=first", "00000001: text=second\nline"));
 }
 
 TEST(ListSource, StoredIndexKnowsWhenTheListChanged) {

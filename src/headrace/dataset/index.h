@@ -28,12 +28,12 @@ enum class ShardKind : uint32_t {
 // One field as the index holds it. Exactly one of: a range of the shard file (kTar), a file path
 // relative to the dataset's folder (kFiles), or bytes inside the index (`in_index`).
 struct IndexField {
-  uint32_t name = 0;                // place in IndexReader::field_names()
-  uint64_t offset = 0;              // kTar; else 0
-  uint64_t length = 0;              // bytes
-  std::optional<uint32_t> crc32c;   // empty: not known when the index was made
+  uint32_t name = 0;               // place in IndexReader::field_names()
+  uint64_t offset = 0;             // kTar; else 0
+  uint64_t length = 0;             // bytes
+  std::optional<uint32_t> crc32c;  // empty: not known when the index was made
   bool in_index = false;
-  std::string_view value;           // in_index: the bytes; kFiles: the path
+  std::string_view value;  // in_index: the bytes; kFiles: the path
   friend bool operator==(const IndexField&, const IndexField&) = default;
 };
 

@@ -1,7 +1,7 @@
 // IndexDataset: stores the indexes of a source and one manifest. Order of writing: each index, by
 // temporary file and rename; then, when all of them are durable, the manifest in the same way. Who
-// opens the dataset meanwhile sees the old manifest; if an index of it was replaced, the checksum in
-// the manifest tells and the error says so.
+// opens the dataset meanwhile sees the old manifest; if an index of it was replaced, the checksum
+// in the manifest tells and the error says so.
 #include "headrace/dataset/index_build.h"
 
 #include <algorithm>
@@ -31,10 +31,11 @@ Result<std::string> PathFrom(const std::string& from, const std::string& to) {
   if (to.starts_with('/')) return to;
   std::vector<std::string_view> here = PartsOf(from), there = PartsOf(to);
   if (from.starts_with('/') || std::count(here.begin(), here.end(), "..") > 0)
-    return Error(Code::kInvalidArgument,
-                 "the indexes go to {}, from where {} cannot be named: give the data by an absolute "
-                 "path",
-                 from, to);
+    return Error(
+        Code::kInvalidArgument,
+        "the indexes go to {}, from where {} cannot be named: give the data by an absolute "
+        "path",
+        from, to);
   size_t common = 0;
   while (common < here.size() && common < there.size() && here[common] == there[common]) ++common;
   std::string path;
@@ -168,13 +169,15 @@ Result<IndexReport> DatasetIndexer::IndexTars(const std::vector<std::string>& pa
   }
   report_.manifest.fields.assign(fields.begin(), fields.end());
   if (report_.manifest.num_samples() == 0)
-    return Error(Code::kInvalidArgument,
-                 "no samples in {}: expected members named KEY.FIELD, such as 0001.jpg and 0001.cls",
-                 paths.front());
+    return Error(
+        Code::kInvalidArgument,
+        "no samples in {}: expected members named KEY.FIELD, such as 0001.jpg and 0001.cls",
+        paths.front());
   return Publish();
 }
 
-Result<IndexReport> DatasetIndexer::IndexInPlace(Result<BuiltIndex> built, const std::string& name) {
+Result<IndexReport> DatasetIndexer::IndexInPlace(Result<BuiltIndex> built,
+                                                 const std::string& name) {
   if (!built.ok()) return std::move(built).status();
   HR_RETURN_IF_ERROR(Prepare());
   report_.manifest.fields = std::move(built->fields);
@@ -244,7 +247,8 @@ Result<IndexReport> IndexDataset(FileSystem* fs, std::span<const std::string> pa
                    "{} is no tar: a plain folder or a list is a dataset of its own, index it alone",
                    path);
     if (in_place)
-      return info.kind == FileKind::kDirectory ? indexer.IndexFolder(path) : indexer.IndexList(path);
+      return info.kind == FileKind::kDirectory ? indexer.IndexFolder(path)
+                                               : indexer.IndexList(path);
     tars.push_back(path);
   }
   if (tars.empty()) return Error(Code::kInvalidArgument, "nothing to index: no path was given");

@@ -37,7 +37,7 @@ struct BuildOptions {
 
 // An index in memory, and what was seen while it was made.
 struct BuiltIndex {
-  std::string bytes;                     // of the index file
+  std::string bytes;  // of the index file
   uint64_t num_samples = 0;
   uint64_t size_bytes = 0;               // of the shard's file; 0 for files in place
   std::optional<uint32_t> shard_crc32c;  // of the whole tar, with `checksums`
@@ -61,7 +61,7 @@ Result<BuiltIndex> BuildTarIndex(const RandomAccessFile& file, const BuildOption
 // without "cls"; files that lie beside class folders are skipped. A sample is the files of one
 // folder with the same name up to the first dot; key = that path, field = the rest. Hidden files
 // and folders and files without a dot are skipped; links are followed, but not into a folder above.
-//   kInvalidArgument   no sample at all, with what was found instead.
+//   kInvalidArgument   no sample at all, with what was found instead; tars in folders below.
 Result<BuiltIndex> BuildFolderIndex(FileSystem* fs, const std::string& folder,
                                     const BuildOptions& options, const Context& ctx);
 
@@ -84,8 +84,8 @@ std::string InPlaceFolderOfList(const std::string& list);
 
 struct IndexOptions {
   BuildOptions build;
-  std::string output;    // folder for manifest and indexes; empty = beside the data
-  std::string message;   // for the manifest
+  std::string output;   // folder for manifest and indexes; empty = beside the data
+  std::string message;  // for the manifest
   // Called after each shard with (shards done, shards in all). May be empty.
   std::function<void(uint64_t, uint64_t)> progress;
 };
@@ -105,8 +105,9 @@ struct IndexReport {
 // Indexes `paths`, which are tar files and folders of tars, or one plain folder, or one list, and
 // stores an index for each shard and one manifest, each in one atomic step, the manifest last. A
 // manifest that was there is replaced. Where: beside tars that lie in one folder; in the sub-folder
-// .headrace of a plain folder, .headrace/<list> beside a list; or in `output`. kFailedPrecondition when `output`
-// is empty and the tars lie in different folders; kPermissionDenied says to give an output folder.
+// .headrace of a plain folder, .headrace/<list> beside a list; or in `output`. kFailedPrecondition
+// when `output` is empty and the tars lie in different folders; kPermissionDenied says to give an
+// output folder.
 Result<IndexReport> IndexDataset(FileSystem* fs, std::span<const std::string> paths,
                                  const IndexOptions& options, const Context& ctx);
 

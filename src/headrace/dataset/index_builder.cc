@@ -75,8 +75,8 @@ Result<uint32_t> IndexBuilder::Rep::NameId(std::string_view name) {
 void IndexBuilder::Rep::PutField(const Field& field, uint32_t name, uint64_t* previous_end) {
   std::optional<uint32_t> crc = field.in_index ? Crc32c(AsBytes(field.value)) : field.crc32c;
   PutVarint(name, &records);
-  records.push_back(static_cast<char>((crc ? kFieldHasCrc : 0) |
-                                      (field.in_index ? kFieldInIndex : 0)));
+  records.push_back(
+      static_cast<char>((crc ? kFieldHasCrc : 0) | (field.in_index ? kFieldInIndex : 0)));
   if (field.in_index) {
     PutVarint(field.value.size(), &records);
     records.append(field.value);
@@ -155,7 +155,8 @@ std::optional<std::pair<uint64_t, uint64_t>> IndexBuilder::FindRepeatedKey() {
     while (end < hashes.size() && hashes[end].hash == hashes[begin].hash) ++end;
     if (end - begin == 1) continue;
     run.clear();
-    for (size_t i = begin; i < end; ++i) run.emplace_back(KeyOf(hashes[i].sample), hashes[i].sample);
+    for (size_t i = begin; i < end; ++i)
+      run.emplace_back(KeyOf(hashes[i].sample), hashes[i].sample);
     std::sort(run.begin(), run.end());
     for (size_t i = 1; i < run.size(); ++i)
       if (run[i - 1].first == run[i].first) return std::pair(run[i - 1].second, run[i].second);

@@ -19,20 +19,20 @@ inline constexpr size_t kChunkBytes = 4096;
 
 // Places in the header.
 inline constexpr size_t kAtMagic = 0;
-inline constexpr size_t kAtVersion = 8;           // u32
-inline constexpr size_t kAtKind = 12;             // u32, ShardKind
-inline constexpr size_t kAtFileBytes = 16;        // u64
-inline constexpr size_t kAtNumSamples = 24;       // u64
-inline constexpr size_t kAtNumFields = 32;        // u64
-inline constexpr size_t kAtNumUnchecked = 40;     // u64, fields without a CRC32C
-inline constexpr size_t kAtShardBytes = 48;       // u64
-inline constexpr size_t kAtShardHead = 56;        // u32
-inline constexpr size_t kAtShardTail = 60;        // u32
-inline constexpr size_t kAtChunkTable = 64;       // u64, from the start of the file
-inline constexpr size_t kAtChunkTableCrc = 72;    // u32
-inline constexpr size_t kAtNumSections = 76;      // u32
+inline constexpr size_t kAtVersion = 8;         // u32
+inline constexpr size_t kAtKind = 12;           // u32, ShardKind
+inline constexpr size_t kAtFileBytes = 16;      // u64
+inline constexpr size_t kAtNumSamples = 24;     // u64
+inline constexpr size_t kAtNumFields = 32;      // u64
+inline constexpr size_t kAtNumUnchecked = 40;   // u64, fields without a CRC32C
+inline constexpr size_t kAtShardBytes = 48;     // u64
+inline constexpr size_t kAtShardHead = 56;      // u32
+inline constexpr size_t kAtShardTail = 60;      // u32
+inline constexpr size_t kAtChunkTable = 64;     // u64, from the start of the file
+inline constexpr size_t kAtChunkTableCrc = 72;  // u32
+inline constexpr size_t kAtNumSections = 76;    // u32
 inline constexpr size_t kAtSections = 80;
-inline constexpr size_t kSectionBytes = 24;       // u32 type, u32 flags, u64 offset, u64 length
+inline constexpr size_t kSectionBytes = 24;  // u32 type, u32 flags, u64 offset, u64 length
 inline constexpr size_t kAtHeaderCrc = kHeaderBytes - 4;  // u32 over the bytes before it
 inline constexpr size_t kMaxSections = (kAtHeaderCrc - kAtSections) / kSectionBytes;
 
@@ -40,7 +40,7 @@ enum SectionType : uint32_t {
   kFieldNames = 1,  // u32 count; for each: u16 length, bytes
   kOffsets = 2,     // u64[samples + 1]: where each record starts in kRecords, and its end
   kRecords = 3,
-  kKeyHashes = 4,   // {u32 CRC32C of the key, u32 sample}[samples], sorted
+  kKeyHashes = 4,  // {u32 CRC32C of the key, u32 sample}[samples], sorted
 };
 // A reader that does not know the section must refuse the file.
 inline constexpr uint32_t kSectionRequired = 1;
@@ -61,9 +61,7 @@ inline void PutVarint(uint64_t value, std::string* out) {
   out->push_back(static_cast<char>(value));
 }
 // Signed numbers with small magnitude as small unsigned ones: 0, -1, 1, -2...
-inline uint64_t ZigZag(uint64_t delta) {
-  return delta << 1 ^ (0 - (delta >> 63));
-}
+inline uint64_t ZigZag(uint64_t delta) { return delta << 1 ^ (0 - (delta >> 63)); }
 inline uint64_t UnZigZag(uint64_t coded) { return coded >> 1 ^ (0 - (coded & 1)); }
 
 // Reads a record from its start; every read is checked against its end. After a failed read ok()

@@ -187,8 +187,8 @@ Result<Bytes> IndexReader::Rep::Record(uint64_t i) {
   uint64_t begin = LoadLittle<uint64_t>(entry.data());
   uint64_t end = LoadLittle<uint64_t>(entry.data() + 8);
   if (begin > end || end > sections[kRecords].size())
-    return Damaged(OffsetOf(entry), fmt::format("the record of sample {} lies outside its section",
-                                                i));
+    return Damaged(OffsetOf(entry),
+                   fmt::format("the record of sample {} lies outside its section", i));
   Bytes record = sections[kRecords].subspan(begin, end - begin);
   HR_RETURN_IF_ERROR(Touch(record));
   return record;

@@ -117,7 +117,8 @@ TEST(Index, EqualInputGivesEqualBytes) {
 
 TEST(Index, RefusesWhatItCannotHold) {
   IndexBuilder builder(ShardKind::kTar);
-  Status twice = AddTo(&builder, {"k", {{"jpg", 0, 1, {}, false, ""}, {"jpg", 1, 1, {}, false, ""}}});
+  Status twice =
+      AddTo(&builder, {"k", {{"jpg", 0, 1, {}, false, ""}, {"jpg", 1, 1, {}, false, ""}}});
   EXPECT_EQ(twice.code(), Code::kInvalidArgument);
   EXPECT_THAT(twice.ToString(), HasSubstr("'jpg' twice"));
   EXPECT_EQ(builder.Add(std::string(65536, 'k'), {}).code(), Code::kInvalidArgument);
@@ -254,8 +255,8 @@ void ExpectSame(const IndexReader& reader, const std::vector<ModelSample>& model
     for (size_t k = 0; k < got.fields.size(); ++k) {
       const ModelField& f = model[i].fields[k];
       RC_ASSERT(reader.field_names()[got.fields[k].name] == f.name);
-      RC_ASSERT(got.fields[k] ==
-                (IndexField{got.fields[k].name, f.offset, f.length, f.crc32c, f.in_index, f.value}));
+      RC_ASSERT(got.fields[k] == (IndexField{got.fields[k].name, f.offset, f.length, f.crc32c,
+                                             f.in_index, f.value}));
     }
     fields_before += got.fields.size();
   }

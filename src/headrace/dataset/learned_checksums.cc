@@ -5,8 +5,8 @@
 namespace headrace::dataset {
 namespace {
 
-// A word holds a CRC32C twice, once inverted, so that a half-written or damaged word is no checksum.
-// 0 is "unknown". The first word of the file ties it to its index in the same way.
+// A word holds a CRC32C twice, once inverted, so that a half-written or damaged word is no
+// checksum. 0 is "unknown". The first word of the file ties it to its index in the same way.
 constexpr uint32_t kFieldTag = 0x48525355;
 constexpr uint32_t kOwnerTag = 0x48524958;
 
@@ -66,8 +66,8 @@ std::unique_ptr<LearnedChecksums> LearnedChecksums::Open(FileSystem* fs, const s
 std::optional<uint32_t> LearnedChecksums::Load(uint64_t ordinal) const {
   if (shared_) return Decode(shared_->Load(ordinal + 1), kFieldTag);
   if (read_only_) {
-    auto known = Decode(LoadLittle<uint64_t>(read_only_->bytes().data() + (ordinal + 1) * 8),
-                        kFieldTag);
+    auto known =
+        Decode(LoadLittle<uint64_t>(read_only_->bytes().data() + (ordinal + 1) * 8), kFieldTag);
     if (known) return known;
   }
   return Decode(local_[ordinal].load(std::memory_order_relaxed), kFieldTag);

@@ -1,7 +1,7 @@
 // Checksums that an index lacks, learned at the first read of each field and kept in <shard>.hrsum
-// beside the index; docs/formats/checksums.md. Several threads and processes share one file. Nothing
-// here ever fails a read: where the place cannot be written, what is there is used and what is
-// learned stays in this process. Thread-safe.
+// beside the index; docs/formats/checksums.md. Several threads and processes share one file.
+// Nothing here ever fails a read: where the place cannot be written, what is there is used and what
+// is learned stays in this process. Thread-safe.
 #pragma once
 
 #include <atomic>

@@ -71,8 +71,7 @@ Result<BuiltIndex> ListIndexer::Run() {
   HR_ASSIGN_OR_RETURN(std::string text, fs_->ReadWhole(list_, kMaxListBytes));
   HR_RETURN_IF_ERROR(list_.ends_with(".csv") ? ReadCsv(text) : ReadJsonLines(text));
   if (builder_.num_samples() == 0)
-    return Error(Code::kInvalidArgument,
-                 "the list {} has no rows: expected {}", list_,
+    return Error(Code::kInvalidArgument, "the list {} has no rows: expected {}", list_,
                  list_.ends_with(".csv") ? "a header row and a row for each sample"
                                          : "a JSON object on each line")
         .At({.file = list_, .offset = 0, .key = {}, .field = {}});

@@ -170,8 +170,8 @@ Status CheckContent(const Manifest& m, const Json& json, ManifestParser* parser)
     return parser->Fault(
         fmt::format("its version is {}, its content has version {}", EscapeText(stored), version));
   if (checksum != ComputeChecksum(m))
-    return parser->Fault(fmt::format("its checksum is {}, its content has {}", checksum,
-                                     ComputeChecksum(m)));
+    return parser->Fault(
+        fmt::format("its checksum is {}, its content has {}", checksum, ComputeChecksum(m)));
   return OkStatus();
 }
 

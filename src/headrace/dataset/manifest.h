@@ -21,26 +21,26 @@ inline constexpr std::string_view kChecksumSuffix = ".hrsum";  // learned checks
 inline constexpr std::string_view kInPlaceFolder = ".headrace";
 
 struct ManifestShard {
-  std::string name;          // relative to the manifest (or its base), see CheckRelativeName
-  std::string index;         // file name of its index, relative to the manifest
+  std::string name;   // relative to the manifest (or its base), see CheckRelativeName
+  std::string index;  // file name of its index, relative to the manifest
   uint64_t samples = 0;
-  uint64_t bytes = 0;        // size of the shard's file; 0 for files in place
-  std::optional<uint32_t> crc32c;        // of the whole shard, when known
-  uint32_t index_header_crc32c = 0;      // ties the index to this manifest
+  uint64_t bytes = 0;                // size of the shard's file; 0 for files in place
+  std::optional<uint32_t> crc32c;    // of the whole shard, when known
+  uint32_t index_header_crc32c = 0;  // ties the index to this manifest
 };
 
 struct Manifest {
   static constexpr uint64_t kVersion = 1;
-  std::string kind = "tar";            // "tar", "folder", "list"
-  std::vector<std::string> fields;     // sorted
+  std::string kind = "tar";         // "tar", "folder", "list"
+  std::vector<std::string> fields;  // sorted
   std::vector<ManifestShard> shards;
-  std::vector<std::string> classes;    // class names of a folder, in label order; may be empty
+  std::vector<std::string> classes;  // class names of a folder, in label order; may be empty
   // Folder that shard names (and the files of an in-place dataset) are relative to: absolute, or
   // relative to the manifest's folder; empty = the manifest's folder. Not part of the version.
   std::string base;
-  std::vector<std::string> parents;    // versions; not part of the version
-  std::string message;                 // not part of the version
-  std::string created_by;              // "headrace 0.1.0": not part of the version
+  std::vector<std::string> parents;  // versions; not part of the version
+  std::string message;               // not part of the version
+  std::string created_by;            // "headrace 0.1.0": not part of the version
 
   // 64 hex digits: SHA-256 over kind, fields, classes and, per shard, name, samples, bytes, crc32c
   // and index checksum, in the canonical form of docs/formats/manifest.md.
@@ -57,8 +57,8 @@ struct Manifest {
   static Result<Manifest> Load(FileSystem* fs, const std::string& path);
 };
 
-// Accepts a name that stays inside its folder: not empty, not absolute, at most 4,096 bytes, no NUL,
-// and no part that is empty, "." or "..". kInvalidArgument says what is wrong.
+// Accepts a name that stays inside its folder: not empty, not absolute, at most 4,096 bytes, no
+// NUL, and no part that is empty, "." or "..". kInvalidArgument says what is wrong.
 Status CheckRelativeName(std::string_view name);
 
 }  // namespace headrace::dataset

@@ -18,7 +18,8 @@ Manifest MakeManifest() {
   m.created_by = "headrace 0.1.0";
   m.base = "../data";
   m.shards.push_back({"a/0.tar", "a/0.tar.hridx", 10, 4096, 0xdeadbeefu, 1});
-  m.shards.push_back({"\xfe.tar", "1.hridx", uint64_t{1} << 31, uint64_t{1} << 50, std::nullopt, 2});
+  m.shards.push_back(
+      {"\xfe.tar", "1.hridx", uint64_t{1} << 31, uint64_t{1} << 50, std::nullopt, 2});
   return m;
 }
 
@@ -82,7 +83,8 @@ std::string Replace(std::string text, std::string_view from, std::string_view to
 }
 
 TEST(Manifest, NewerFormatSaysSo) {
-  std::string text = Replace(MakeManifest().ToJson(), "\"format_version\": 1", "\"format_version\": 2");
+  std::string text =
+      Replace(MakeManifest().ToJson(), "\"format_version\": 1", "\"format_version\": 2");
   Status status = Manifest::FromJson(text, "m.json").status();
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.ToString(), HasSubstr("newer headrace"));

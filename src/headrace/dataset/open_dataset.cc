@@ -23,7 +23,9 @@ T* PublishOnce(std::atomic<T*>* slot, std::unique_ptr<T> made) {
   return expected;
 }
 
-Location AtFile(std::string file) { return {.file = std::move(file), .offset = {}, .key = {}, .field = {}}; }
+Location AtFile(std::string file) {
+  return {.file = std::move(file), .offset = {}, .key = {}, .field = {}};
+}
 
 }  // namespace
 
@@ -192,21 +194,23 @@ Status OpenDataset::CheckIdentity(uint32_t shard, const RandomAccessFile& file) 
   const ShardIdentity& expected = state->index->identity();
   const std::string& name = state->index->name();
   if (file.size() < expected.size_bytes)
-    return Error(Code::kDataLoss,
-                 "shard {} has {} bytes, its index {} says {}: the shard was cut short. Get a whole "
-                 "copy of it",
-                 file.path(), file.size(), name, expected.size_bytes)
+    return Error(
+               Code::kDataLoss,
+               "shard {} has {} bytes, its index {} says {}: the shard was cut short. Get a whole "
+               "copy of it",
+               file.path(), file.size(), name, expected.size_bytes)
         .At({.file = file.path(), .offset = file.size(), .key = {}, .field = {}});
   HR_ASSIGN_OR_RETURN(ShardIdentity found, IdentifyShard(file, Context()));
   if (found == expected) return OkStatus();
   if (found.size_bytes == expected.size_bytes && SomeSampleFits(*state->index, file))
     return OkStatus();
-  return Error(Code::kFailedPrecondition,
-               "{} is the index of another shard than {}: it was made of {} bytes that begin and end "
-               "with CRC32C {:08x} and {:08x}; found {} bytes with {:08x} and {:08x}. Make the index "
-               "again with `headrace index`",
-               name, file.path(), expected.size_bytes, expected.head_crc32c, expected.tail_crc32c,
-               found.size_bytes, found.head_crc32c, found.tail_crc32c)
+  return Error(
+             Code::kFailedPrecondition,
+             "{} is the index of another shard than {}: it was made of {} bytes that begin and end "
+             "with CRC32C {:08x} and {:08x}; found {} bytes with {:08x} and {:08x}. Make the index "
+             "again with `headrace index`",
+             name, file.path(), expected.size_bytes, expected.head_crc32c, expected.tail_crc32c,
+             found.size_bytes, found.head_crc32c, found.tail_crc32c)
       .At(AtFile(file.path()));
 }
 

@@ -19,9 +19,9 @@ class OpenDataset : public Dataset {
   // memory or mapped already.
   struct Parts {
     FileSystem* fs = nullptr;
-    std::string path;           // as the user named it
-    std::string data_folder;    // shard names and files of a kFiles index are relative to it
-    std::string index_folder;   // index names are relative to it
+    std::string path;          // as the user named it
+    std::string data_folder;   // shard names and files of a kFiles index are relative to it
+    std::string index_folder;  // index names are relative to it
     Manifest manifest;
     std::vector<std::unique_ptr<IndexReader>> indexes;
     uint32_t max_open_files = 256;

@@ -16,7 +16,8 @@ struct PaxRecords {
 };
 
 // Reads "LEN key=value\n" records (LEN counts itself) into `out`; an empty value takes back what an
-// earlier record said. Returns false when the text cannot be read; `out` then holds what came before.
+// earlier record said. Returns false when the text cannot be read; `out` then holds what came
+// before.
 bool ParsePax(std::string_view text, PaxRecords* out);
 
 }  // namespace headrace::dataset

@@ -109,9 +109,9 @@ Status OpenSampleReader::LocateSample(uint64_t sample_id) {
   entries_.clear();
   views_.clear();
   HR_ASSIGN_OR_RETURN(state_, dataset_->State(shard_));
-  HR_RETURN_IF_ERROR(Place(state_->index->Get(sample_id - dataset_->first_sample(shard_), &sample_,
-                                              &first_ordinal_),
-                           UINT32_MAX));
+  HR_RETURN_IF_ERROR(Place(
+      state_->index->Get(sample_id - dataset_->first_sample(shard_), &sample_, &first_ordinal_),
+      UINT32_MAX));
   learned_ = nullptr;
   for (size_t i = 0; i < sample_.fields.size(); ++i) {
     const IndexField& field = sample_.fields[i];
@@ -196,8 +196,8 @@ void OpenSampleReader::PlanRuns() {
     uint64_t end = entry.offset + entry.length;
     if (runs_.empty() || entry.offset > runs_.back().end + kMaxGapBytes) {
       constexpr uint64_t kAlign = AlignedBuffer::kAlignment;
-      uint64_t used = runs_.empty() ? 0 : runs_.back().buffer_offset + runs_.back().end -
-                                              runs_.back().begin;
+      uint64_t used =
+          runs_.empty() ? 0 : runs_.back().buffer_offset + runs_.back().end - runs_.back().begin;
       runs_.push_back({entry.offset, end, (used + kAlign - 1) / kAlign * kAlign});
     }
     Run& run = runs_.back();
@@ -232,10 +232,11 @@ Status OpenSampleReader::ReadFiles(const Context& ctx) {
     const FieldEntry& entry = entries_[pick.entry];
     if (entry.in_index) continue;
     if (entry.length > kMaxFileBytes)
-      return Fault(Code::kDataLoss, pick.entry,
-                   fmt::format("index {} names a file of {} bytes: it is damaged. Make it again with "
-                               "`headrace index`",
-                               state_->index->name(), entry.length));
+      return Fault(
+          Code::kDataLoss, pick.entry,
+          fmt::format("index {} names a file of {} bytes: it is damaged. Make it again with "
+                      "`headrace index`",
+                      state_->index->name(), entry.length));
     pick.buffer_offset = total;
     total += (entry.length + 1 + kAlign - 1) / kAlign * kAlign;
   }
@@ -271,12 +272,13 @@ Status OpenSampleReader::ReadOneFile(uint32_t number, MutableBytes out, bool has
   if (!found.ok()) return Place(std::move(found).status().At(std::move(place)), number);
   const char* more = has_spare_byte && *found > entry.length ? "more than " : "";
   place.offset = std::min<uint64_t>(*found, entry.length);
-  return Place(Error(Code::kDataLoss,
-                     "{} has {}{} bytes, its index says {}: it changed after it was indexed. Make the "
-                     "index again with `headrace index`",
-                     path_, more, std::min<uint64_t>(*found, entry.length), entry.length)
-                   .At(std::move(place)),
-               number);
+  return Place(
+      Error(Code::kDataLoss,
+            "{} has {}{} bytes, its index says {}: it changed after it was indexed. Make the "
+            "index again with `headrace index`",
+            path_, more, std::min<uint64_t>(*found, entry.length), entry.length)
+          .At(std::move(place)),
+      number);
 }
 
 Status OpenSampleReader::CheckBytes(uint32_t number, Bytes bytes) {
@@ -291,11 +293,12 @@ Status OpenSampleReader::CheckBytes(uint32_t number, Bytes bytes) {
     return OkStatus();
   }
   if (found == *entry.crc32c) return OkStatus();
-  return Fault(Code::kDataLoss, number,
-               fmt::format("wrong checksum: the {} bytes of field '{}' have CRC32C {:08x}, expected "
-                           "{:08x} ({}). The data changed or is damaged: get a good copy of it",
-                           bytes.size(), EscapeText(dataset_->fields()[entry.field]), found,
-                           *entry.crc32c, entry.learned ? "learned at its first read" : "from the index"));
+  return Fault(
+      Code::kDataLoss, number,
+      fmt::format("wrong checksum: the {} bytes of field '{}' have CRC32C {:08x}, expected "
+                  "{:08x} ({}). The data changed or is damaged: get a good copy of it",
+                  bytes.size(), EscapeText(dataset_->fields()[entry.field]), found, *entry.crc32c,
+                  entry.learned ? "learned at its first read" : "from the index"));
 }
 
 Status OpenSampleReader::ReadField(const FieldEntry& entry, MutableBytes out, const Context& ctx) {

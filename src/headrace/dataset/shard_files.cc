@@ -129,8 +129,9 @@ Result<ShardFiles::File> ShardFiles::Get(uint32_t shard) {
 uint32_t ShardFiles::num_open() {
   Table& table = Current();
   MutexLock lock(&table.mu);
-  return static_cast<uint32_t>(std::count_if(table.slots.begin(), table.slots.end(),
-                                             [](const auto& slot) { return slot.file != nullptr; }));
+  return static_cast<uint32_t>(
+      std::count_if(table.slots.begin(), table.slots.end(),
+                    [](const auto& slot) { return slot.file != nullptr; }));
 }
 
 }  // namespace headrace::dataset

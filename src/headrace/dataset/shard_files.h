@@ -1,6 +1,6 @@
-// The data files of a dataset's shards that are open now: at most a given number, the least recently
-// used one is closed first. Thread-safe. Safe across fork(): a child starts with a table of its own,
-// since another thread of the parent may have held the lock.
+// The data files of a dataset's shards that are open now: at most a given number, the least
+// recently used one is closed first. Thread-safe. Safe across fork(): a child starts with a table
+// of its own, since another thread of the parent may have held the lock.
 #pragma once
 
 #include <atomic>

@@ -25,7 +25,7 @@ struct TarMember {
   std::string path;            // bytes, as stored; never trusted as a path of this machine
   uint64_t header_offset = 0;  // of the first header block that belongs to the member
   uint64_t data_offset = 0;
-  uint64_t size_bytes = 0;     // bytes stored at data_offset; 0 for directories and links
+  uint64_t size_bytes = 0;  // bytes stored at data_offset; 0 for directories and links
 };
 
 // A damaged stretch: what was wrong, where, and where reading went on.
@@ -47,12 +47,12 @@ struct TarScanResult {
 inline constexpr uint64_t kMaxTarPathBytes = 65535;
 inline constexpr uint64_t kMaxPaxBytes = 1 << 20;
 
-// Walks the headers of `file`, in order, and calls `visit` for each member; the member's strings are
-// reused after the call. Member data is not read, but for what shares a read with headers. Damage
-// does not end the walk: it goes on at the next block with a valid header. A member whose name may
-// have been lost with a damaged extension header counts as damaged too. Memory is bounded whatever
-// the input. Fails on I/O faults, on a compressed file (says which compression and what to do), on a
-// file without any tar header (kDataLoss), and with what `visit` returns.
+// Walks the headers of `file`, in order, and calls `visit` for each member; the member's strings
+// are reused after the call. Member data is not read, but for what shares a read with headers.
+// Damage does not end the walk: it goes on at the next block with a valid header. A member whose
+// name may have been lost with a damaged extension header counts as damaged too. Memory is bounded
+// whatever the input. Fails on I/O faults, on a compressed file (says which compression and what to
+// do), on a file without any tar header (kDataLoss), and with what `visit` returns.
 Result<TarScanResult> ScanTar(const RandomAccessFile& file, const Context& ctx,
                               const std::function<Status(const TarMember&)>& visit);
 
@@ -68,8 +68,8 @@ inline constexpr uint64_t kTarEndBytes = 1024;
 
 // Splits a member path by WebDataset's rule: the key is everything up to the first dot of the last
 // path part, the field is the rest ("a/b.c/d.seg.png" -> "a/b.c/d", "seg.png"). Returns false for
-// paths that are not samples: an empty key or field, or a hidden last part (".x"). Bytes are kept as
-// they are: "x.JPEG" is the field "JPEG".
+// paths that are not samples: an empty key or field, or a hidden last part (".x"). Bytes are kept
+// as they are: "x.JPEG" is the field "JPEG".
 bool SplitMemberPath(std::string_view path, std::string_view* key, std::string_view* field);
 
 }  // namespace headrace::dataset

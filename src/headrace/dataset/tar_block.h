@@ -1,5 +1,5 @@
-// The sizes of a tar header block, and its numbers and checksum. Pure functions, any thread. Used by
-// the tar reader and writer only.
+// The sizes of a tar header block, and its numbers and checksum. Pure functions, any thread. Used
+// by the tar reader and writer only.
 #pragma once
 
 #include <cstddef>

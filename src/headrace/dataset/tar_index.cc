@@ -15,8 +15,7 @@ using index_format::kMaxFieldsOfSample;
 // Reads a file from start to end once, with the CRC32C of all of it and of ranges.
 class SequentialReader {
  public:
-  SequentialReader(const RandomAccessFile& file, const Context& ctx)
-      : file_(file), ctx_(ctx) {}
+  SequentialReader(const RandomAccessFile& file, const Context& ctx) : file_(file), ctx_(ctx) {}
 
   // Returns the CRC32C of [begin, end), begin at or after the last call's end.
   Result<uint32_t> ChecksumOf(uint64_t begin, uint64_t end) {
@@ -35,7 +34,8 @@ class SequentialReader {
     if (at_ < end && buffer_.empty()) buffer_.resize(std::min<uint64_t>(file_.size(), kReadBytes));
     while (at_ < end) {
       HR_RETURN_IF_ERROR(ctx_.Check());
-      MutableBytes part = MutableBytes(buffer_).first(std::min<uint64_t>(buffer_.size(), end - at_));
+      MutableBytes part =
+          MutableBytes(buffer_).first(std::min<uint64_t>(buffer_.size(), end - at_));
       HR_RETURN_IF_ERROR(file_.ReadAt(at_, part, ctx_));
       whole_ = Crc32c(part, whole_);
       if (crc) *crc = Crc32c(part, *crc);
@@ -105,10 +105,11 @@ class TarIndexer {
 
 Status TarIndexer::Take(const TarMember& member) {
   if (member.kind == TarMemberKind::kSparse)
-    return Refuse(Code::kUnimplemented, member.header_offset, member.path,
-                  fmt::format("the member {} of {} is stored sparse, so its bytes are not one range. "
-                              "Make the tar again without --sparse, or use `headrace pack`",
-                              EscapeText(member.path), file_.path()));
+    return Refuse(
+        Code::kUnimplemented, member.header_offset, member.path,
+        fmt::format("the member {} of {} is stored sparse, so its bytes are not one range. "
+                    "Make the tar again without --sparse, or use `headrace pack`",
+                    EscapeText(member.path), file_.path()));
   std::string_view key, field;
   if (member.kind == TarMemberKind::kFile && SplitMemberPath(member.path, &key, &field))
     return TakeFile(member, key, field);
@@ -129,9 +130,10 @@ Status TarIndexer::TakeFile(const TarMember& member, std::string_view key, std::
                               parts_[i].header_offset, member.header_offset));
   }
   if (num_parts_ == kMaxFieldsOfSample)
-    return Refuse(Code::kInvalidArgument, member.header_offset, key,
-                  fmt::format("{} has more than {} members with the key {}: a sample has fewer fields",
-                              file_.path(), kMaxFieldsOfSample, EscapeText(key)));
+    return Refuse(
+        Code::kInvalidArgument, member.header_offset, key,
+        fmt::format("{} has more than {} members with the key {}: a sample has fewer fields",
+                    file_.path(), kMaxFieldsOfSample, EscapeText(key)));
   if (num_parts_ == parts_.size()) parts_.emplace_back();
   Part& part = parts_[num_parts_++];
   part.field = field;
@@ -169,11 +171,12 @@ Status TarIndexer::CheckRepeatedKeys() {
   if (!repeated) return OkStatus();
   std::string key(builder_.KeyOf(repeated->second));
   uint64_t first = sample_offsets_[repeated->first], again = sample_offsets_[repeated->second];
-  return Refuse(Code::kInvalidArgument, again, key,
-                fmt::format("{} has members of sample {} at offset {} and again, after other samples, "
-                            "at offset {}: the members of a sample must stand together. Sort them "
-                            "when the tar is made (`tar --sort=name`), or use `headrace pack`",
-                            file_.path(), EscapeText(key), first, again));
+  return Refuse(
+      Code::kInvalidArgument, again, key,
+      fmt::format("{} has members of sample {} at offset {} and again, after other samples, "
+                  "at offset {}: the members of a sample must stand together. Sort them "
+                  "when the tar is made (`tar --sort=name`), or use `headrace pack`",
+                  file_.path(), EscapeText(key), first, again));
 }
 
 Status TarIndexer::DamageError() const {

@@ -100,9 +100,9 @@ class TarScanner {
   bool done_ = false;
   bool long_reads_ = true;
   bool any_header_ = false;
-  bool all_have_magic_ = true;          // so far: then a resync asks for it too
+  bool all_have_magic_ = true;  // so far: then a resync asks for it too
   bool last_member_had_extension_ = false;
-  bool after_damage_ = false;           // the next header is the first one found after damage
+  bool after_damage_ = false;  // the next header is the first one found after damage
   bool after_zero_blocks_ = false;
 };
 
@@ -114,7 +114,10 @@ Status TarScanner::RefuseCompressed() {
       {"\x1f\x8b", "gzip", "gunzip"},
       {"\x28\xb5\x2f\xfd", "zstd", "unzstd"},
       {"BZh", "bzip2", "bunzip2"},
-      {std::string_view("\xfd" "7zXZ\0", 6), "xz", "unxz"},
+      {std::string_view("\xfd"
+                        "7zXZ\0",
+                        6),
+       "xz", "unxz"},
       {"\x04\x22\x4d\x18", "lz4", "unlz4"},
       {"PK\x03\x04", "zip", "unzip"},
   };
@@ -122,10 +125,11 @@ Status TarScanner::RefuseCompressed() {
   if (head.size() == kTarBlockBytes && TarChecksumMatches(head)) return OkStatus();
   for (const Magic& magic : kMagics) {
     if (!AsText(head).starts_with(magic.bytes)) continue;
-    return Error(Code::kUnimplemented,
-                 "{} is compressed with {}: samples in it cannot be read by offset. Unpack it first "
-                 "(`{}`), or pack it into shards with `headrace pack`",
-                 file_.path(), magic.name, magic.cure)
+    return Error(
+               Code::kUnimplemented,
+               "{} is compressed with {}: samples in it cannot be read by offset. Unpack it first "
+               "(`{}`), or pack it into shards with `headrace pack`",
+               file_.path(), magic.name, magic.cure)
         .At({.file = file_.path(), .offset = 0, .key = {}, .field = {}});
   }
   return OkStatus();
@@ -148,7 +152,8 @@ Status TarScanner::Step() {
   HR_ASSIGN_OR_RETURN(Bytes found, window_.Get(at_, kTarBlockBytes, long_reads_));
   if (found.empty()) {
     if (!any_header_) return NotTar();
-    if (pending_.any) AddDamage(pending_.first_offset, at_, "the file ends after an extension header");
+    if (pending_.any)
+      AddDamage(pending_.first_offset, at_, "the file ends after an extension header");
     result_.has_end_blocks = after_zero_blocks_;
     done_ = true;
     return OkStatus();
@@ -172,7 +177,8 @@ Status TarScanner::AtZeroBlock() {
   any_header_ = true;  // an archive without members is an archive
   while (true) {
     HR_ASSIGN_OR_RETURN(Bytes some, window_.Get(at_, kLongReadBytes, true));
-    auto other = std::find_if(some.begin(), some.end(), [](std::byte b) { return b != std::byte{}; });
+    auto other =
+        std::find_if(some.begin(), some.end(), [](std::byte b) { return b != std::byte{}; });
     if (some.empty() || other != some.end()) {
       at_ += static_cast<uint64_t>(other - some.begin()) / kTarBlockBytes * kTarBlockBytes;
       break;
@@ -183,8 +189,9 @@ Status TarScanner::AtZeroBlock() {
     done_ = true;
     return OkStatus();
   }
-  return Resync(zeros_at, "zero blocks, which end an archive, with more data after them (archives "
-                          "that were joined, or a lost stretch)");
+  return Resync(zeros_at,
+                "zero blocks, which end an archive, with more data after them (archives "
+                "that were joined, or a lost stretch)");
 }
 
 // Looks for the next valid header at or after `from` + one block, or at at_ when that is further.
@@ -234,8 +241,8 @@ Status TarScanner::TakeExtension(char type, uint64_t size) {
   }
   const uint64_t data_at = at_ + kTarBlockBytes;
   if (size > file_.size() - std::min(file_.size(), data_at))
-    return Resync(at_, fmt::format("an extension header of {} bytes runs past the end of the file",
-                                   size));
+    return Resync(
+        at_, fmt::format("an extension header of {} bytes runs past the end of the file", size));
   at_ = data_at + TarPaddedBytes(size);
   const bool is_pax = type == 'x' || type == 'X' || type == 'g';
   if (type == 'K') return OkStatus();  // the name that a link points to
@@ -262,8 +269,10 @@ Status TarScanner::TakeExtension(char type, uint64_t size) {
 
 // Bytes of data that follow the header, holes' maps of old GNU sparse files included.
 Result<uint64_t> TarScanner::DataBytes(Bytes block, char type, uint64_t size) {
-  if (pending_.pax.size) size = *pending_.pax.size;
-  else if (global_.size) size = *global_.size;
+  if (pending_.pax.size)
+    size = *pending_.pax.size;
+  else if (global_.size)
+    size = *global_.size;
   if (type >= '1' && type <= '6') return uint64_t{0};  // links, devices, directories
   if (type != 'S') return size;
   HR_ASSIGN_OR_RETURN(uint64_t maps, SparseExtensionBytes(block));
@@ -326,9 +335,10 @@ Status TarScanner::TakeMember(Bytes block, char type, uint64_t size) {
   HR_ASSIGN_OR_RETURN(uint64_t data_bytes, DataBytes(block, type, size));
   const uint64_t data_offset = at_ + kTarBlockBytes;
   if (data_bytes > file_.size() - data_offset) {
-    AddDamage(header_offset, file_.size(),
-              fmt::format("a member of {} bytes at offset {} runs past the end of the file ({} bytes)",
-                          data_bytes, data_offset, file_.size()));
+    AddDamage(
+        header_offset, file_.size(),
+        fmt::format("a member of {} bytes at offset {} runs past the end of the file ({} bytes)",
+                    data_bytes, data_offset, file_.size()));
     result_.has_end_blocks = false;
     done_ = true;
     return OkStatus();
@@ -350,8 +360,9 @@ Status TarScanner::TakeMember(Bytes block, char type, uint64_t size) {
   at_ = data_offset + TarPaddedBytes(data_bytes);
   result_.end_offset = std::min(at_, file_.size());
   if (lost) {
-    AddDamage(header_offset, at_, "the extension header that names this member is damaged, too long "
-                                  "or lost");
+    AddDamage(header_offset, at_,
+              "the extension header that names this member is damaged, too long "
+              "or lost");
     return OkStatus();
   }
   ++result_.num_members;

@@ -92,9 +92,15 @@ TEST(TarGolden, SparseMembersAreSaidToBe) {
 }
 
 TEST(TarScan, CompressedFilesAreRefusedByName) {
-  std::pair<std::string, const char*> files[] = {
-      {"\x1f\x8b\x08", "gzip"},  {"\x28\xb5\x2f\xfd", "zstd"}, {"BZh9", "bzip2"},
-      {std::string("\xfd" "7zXZ\0", 6), "xz"}, {"\x04\x22\x4d\x18", "lz4"},  {"PK\x03\x04", "zip"}};
+  std::pair<std::string, const char*> files[] = {{"\x1f\x8b\x08", "gzip"},
+                                                 {"\x28\xb5\x2f\xfd", "zstd"},
+                                                 {"BZh9", "bzip2"},
+                                                 {std::string("\xfd"
+                                                              "7zXZ\0",
+                                                              6),
+                                                  "xz"},
+                                                 {"\x04\x22\x4d\x18", "lz4"},
+                                                 {"PK\x03\x04", "zip"}};
   for (auto& [bytes, name] : files) {
     Scan scan = ScanBytes(bytes + std::string(2000, 'x'));
     EXPECT_EQ(scan.status.code(), Code::kUnimplemented);
@@ -177,7 +183,8 @@ TEST(TarScan, AMemberWhoseNameWasInADamagedHeaderIsNotGivenAWrongOne) {
 }
 
 TEST(TarScan, HugeExtensionHeadersAreSkippedWithBoundedMemory) {
-  std::string tar = MakeTar({{"a.txt", "1"}, {std::string(200, 'n') + ".txt", "2"}, {"b.txt", "3"}});
+  std::string tar =
+      MakeTar({{"a.txt", "1"}, {std::string(200, 'n') + ".txt", "2"}, {"b.txt", "3"}});
   for (size_t path_bytes : {size_t{70'000}, size_t{2'000'000}}) {
     std::string pax;
     AppendTarHeader(std::string(path_bytes, 'p'), 0, &pax);
