@@ -21,6 +21,7 @@
 static std::atomic<uint64_t> allocations{0};
 
 #if !defined(HR_CANNOT_COUNT) && defined(__GLIBC__)
+// NOLINTBEGIN(bugprone-reserved-identifier): glibc's own names for what malloc was
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
@@ -43,6 +44,7 @@ __attribute__((visibility("default"))) void* aligned_alloc(size_t a, size_t n) {
   return ++allocations, __libc_memalign(a, n);
 }
 }
+// NOLINTEND(bugprone-reserved-identifier)
 #else
 #undef HR_CANNOT_COUNT
 #define HR_CANNOT_COUNT 1

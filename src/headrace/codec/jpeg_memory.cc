@@ -88,6 +88,7 @@ void JpegMemory::Attach(j_decompress_ptr cinfo) {
   cinfo->mem->alloc_large = AllocObject;
   cinfo->mem->alloc_sarray = AllocSamples;
   cinfo->mem->alloc_barray = AllocBlocks;
+  cinfo->mem->max_memory_to_use = 0;  // not what the environment variable JPEGMEM says
 }
 
 }  // namespace headrace::codec

@@ -33,6 +33,7 @@ bool AxisTaps::Prepare(const AxisPlan& plan, bool reversed) {
   return false;
 }
 
+// NOLINTBEGIN(bugprone-incorrect-roundings): adding a half and truncating is the definition
 // The order of the double operations is part of the definition: it decides the last bits of the
 // weights, and with them how halves round.
 AxisTaps::Span AxisTaps::ComputeWeights(uint32_t index) {
@@ -60,6 +61,8 @@ AxisTaps::Span AxisTaps::ComputeWeights(uint32_t index) {
   while (span.count > 1 && span.weights[span.count - 1] == 0) --span.count;
   return span;
 }
+
+// NOLINTEND(bugprone-incorrect-roundings)
 
 bool AxisTaps::Compute() {
   // Weights of an output: the support rounded up on both sides, and its middle.
