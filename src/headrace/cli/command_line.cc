@@ -128,7 +128,6 @@ Parsed Parse(std::vector<std::string> arguments, Session* session) {
     declared.Flag("-q,--quiet", &session->quiet, "No progress and no notes");
     declared.Finish();
   }
-  std::string asked;
   try {
     std::reverse(arguments.begin(), arguments.end());  // the parser takes them from the end
     app.parse(arguments);

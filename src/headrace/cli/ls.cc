@@ -24,10 +24,10 @@ class LsCommand final : public Command {
   Result<ExitCode> Run(Session* session) override;
 
  private:
-  Result<ChecksumCount> CountChecksums(Session* session, std::shared_ptr<const Dataset> data,
+  Result<ChecksumCount> CountChecksums(Session* session, const std::shared_ptr<const Dataset>& data,
                                        size_t shard) const;
-  Status ListShards(Session* session, std::shared_ptr<const Dataset> data) const;
-  Status ListSamples(Session* session, std::shared_ptr<const Dataset> data) const;
+  Status ListShards(Session* session, const std::shared_ptr<const Dataset>& data) const;
+  Status ListSamples(Session* session, const std::shared_ptr<const Dataset>& data) const;
   Json SampleJson(const Dataset& data, const SampleView& view) const;
   void PrintSample(Session* session, const Dataset& data, const SampleView& view) const;
 
@@ -59,7 +59,7 @@ Result<ExitCode> LsCommand::Run(Session* session) {
 
 // O(1) unless the index lacks checksums; then the ones learned are counted.
 Result<ChecksumCount> LsCommand::CountChecksums(Session* session,
-                                                std::shared_ptr<const Dataset> data,
+                                                const std::shared_ptr<const Dataset>& data,
                                                 size_t shard) const {
   HR_ASSIGN_OR_RETURN(const dataset::IndexReader* index, data->Index(shard));
   ChecksumCount count;
@@ -87,7 +87,7 @@ Result<ChecksumCount> LsCommand::CountChecksums(Session* session,
   return count;
 }
 
-Status LsCommand::ListShards(Session* session, std::shared_ptr<const Dataset> data) const {
+Status LsCommand::ListShards(Session* session, const std::shared_ptr<const Dataset>& data) const {
   Output* out = session->out;
   Json shards = Json::MakeArray();
   uint64_t bytes = 0;
@@ -139,7 +139,7 @@ Status LsCommand::ListShards(Session* session, std::shared_ptr<const Dataset> da
   return OkStatus();
 }
 
-Status LsCommand::ListSamples(Session* session, std::shared_ptr<const Dataset> data) const {
+Status LsCommand::ListSamples(Session* session, const std::shared_ptr<const Dataset>& data) const {
   Output* out = session->out;
   uint64_t begin = std::min(from_, data->num_samples());
   uint64_t left = data->num_samples() - begin;

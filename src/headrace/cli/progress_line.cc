@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "headrace/base/bytes.h"
 #include "headrace/base/text.h"
@@ -29,7 +30,7 @@ std::string ProgressText(const std::string& verb, const ProgressFigures& figures
                   FormatCount(figures.total), FormatSize(static_cast<uint64_t>(rate)));
   if (rate > 0 && figures.bytes < figures.total_bytes) {
     double left = static_cast<double>(figures.total_bytes - figures.bytes) / rate;
-    auto seconds = std::max<int64_t>(1, static_cast<int64_t>(left + 0.5));
+    auto seconds = std::max<int64_t>(1, std::llround(left));
     text += fmt::format("  {} left", FormatDuration(std::chrono::seconds(seconds)));
   }
   return text;
