@@ -8,6 +8,8 @@ out=${1:-dist}
 scripts/setup.sh build wheel
 raw=$(mktemp -d)
 trap 'rm -rf "$raw"' EXIT
+# The compiler by the name that build/ calls it, so that ccache finds what that build compiled.
+export CXX=${CXX:-c++} CC=${CC:-cc}
 echo "wheel: building"
 .venv/bin/python -m pip wheel . --no-deps --no-build-isolation --no-input --disable-pip-version-check -q \
   -w "$raw" </dev/null
