@@ -25,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 try:
@@ -32,6 +33,8 @@ try:
     from PIL import __version__ as pillow_version
 except ImportError:
     sys.exit("photos.py: Pillow is missing; expected it here: pip install pillow")
+
+Report = Callable[[int, int], None]  # done, of all
 
 DEFAULT_PACKAGES = ("mate-backgrounds",)
 
@@ -224,15 +227,21 @@ def cut_photograph(job: tuple[Path, Path, int, list[int]]) -> int:
     return total
 
 
-def cut_all(photographs: dict[str, Path], out: Path, count: int, seed: int, jobs: int) -> int:
+def cut_all(
+    photographs: dict[str, Path], out: Path, count: int, seed: int, jobs: int, report: Report
+) -> int:
     """Cut `count` pieces, dealt round-robin to the photographs; returns their bytes together."""
     work = []
     for rank, (label, path) in enumerate(photographs.items()):
         numbers = list(range(rank, count, len(photographs)))
         if numbers:
             work.append((path, out / label, seed, numbers))
+    total = 0
     with multiprocessing.Pool(jobs) as pool:
-        return sum(pool.imap_unordered(cut_photograph, work))
+        for done, size in enumerate(pool.imap_unordered(cut_photograph, work), 1):
+            total += size
+            report(done, len(work))
+    return total
 
 
 def description_path(out: Path) -> Path:
@@ -248,8 +257,12 @@ def make(
     source: Path | None = None,
     cache: Path | None = None,
     jobs: int | None = None,
+    report: Report = lambda done, total: None,
 ) -> dict:
-    """Make the set in `out` unless it is there already; returns its description."""
+    """Make the set in `out` unless it is there already; returns its description.
+
+    Calls `report` with the number of photographs cut so far and of all.
+    """
     packages = list(packages or DEFAULT_PACKAGES)
     wanted = {
         "count": count,
@@ -278,7 +291,7 @@ def make(
     partial = out.parent / (out.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    total = cut_all(photographs, partial, count, seed, jobs or len(os.sched_getaffinity(0)))
+    total = cut_all(photographs, partial, count, seed, jobs or len(os.sched_getaffinity(0)), report)
     note.unlink(missing_ok=True)
     shutil.rmtree(out, ignore_errors=True)
     os.rename(partial, out)

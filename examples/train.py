@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--global-batch-size", type=int, default=48, help="samples over all ranks")
     parser.add_argument("--image-size", type=int, default=96, help="pixels on a side")
     parser.add_argument("--classes", type=int, default=12)
-    parser.add_argument("--learning-rate", type=float, default=0.02)
+    parser.add_argument("--learning-rate", type=float, default=0.005)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--journal", type=Path, help="folder for one JSONL file a rank")
     args = parser.parse_args()

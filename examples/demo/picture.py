@@ -12,7 +12,8 @@ from stream import Attempt, Run
 COLORS = ("#0b6e99", "#d9822b", "#3a8a4d")
 GRAY = "#9a9a9a"
 DARK = "#333333"
-STRETCH_SECONDS = 0.5
+TRAINING_STRETCH_SECONDS = 1.0
+STRETCHES = 20  # of the longer pass in front of the accelerator
 
 
 def draw(path: Path, reference: Run, attempts: list[Attempt], compared: Comparison | None) -> None:
@@ -68,9 +69,11 @@ def draw_loss(axes, reference: Run, attempts: list[Attempt]) -> None:
     head(axes, title, "global batch (shaded: done again from the last checkpoint)", "loss")
 
 
-def draw_stall(axes, stall: Stall, shift: float, color: str, label: str) -> None:
-    """One consumer's stall as steps of a fixed width in time."""
-    stretches = max(1, round(stall.seconds / STRETCH_SECONDS))
+def draw_stall(
+    axes, stall: Stall, shift: float, stretch: float, color: str, label: str | None
+) -> None:
+    """One consumer's stall as steps of about `stretch` seconds each."""
+    stretches = max(1, round(stall.seconds / stretch))
     edges = [stall.began - shift + i * stall.seconds / stretches for i in range(stretches + 1)]
     shares = [100 * share for share in stall.shares(stretches)]
     axes.stairs(shares, edges, fill=True, color=color, alpha=0.25)
@@ -81,8 +84,8 @@ def draw_training_stall(axes, attempts: list[Attempt]) -> None:
     """Stall over time in the killed run; between its attempts nothing trains."""
     stalls = [of_attempt(attempt) for attempt in attempts]
     began = stalls[0].began
-    for index, (attempt, stall) in enumerate(zip(attempts, stalls, strict=True)):
-        draw_stall(axes, stall, began, COLORS[index % len(COLORS)], name_of(index, attempt))
+    for index, stall in enumerate(stalls):
+        draw_stall(axes, stall, began, TRAINING_STRETCH_SECONDS, COLORS[index % len(COLORS)], None)
     for before, after in itertools.pairwise(stalls):
         kill = before.ended - began
         axes.axvspan(kill, after.began - began, color="#eeeeee", linewidth=0)
@@ -97,11 +100,13 @@ def draw_training_stall(axes, attempts: list[Attempt]) -> None:
 
 def draw_compared_stall(axes, compared: Comparison) -> None:
     """Stall over time in front of the emulated accelerator, both loaders."""
-    for loader, color in zip(compared.loaders, ("#0b6e99", GRAY), strict=True):
-        stall = of_pass(loader.paced[-1])
-        draw_stall(axes, stall, 0, color, f"{loader.name}: AU {1 - loader.stall:.0%}")
-    axes.set_ylim(0, 100)
+    stalls = [of_pass(loader.paced[-1]) for loader in compared.loaders]
+    stretch = max(stall.seconds for stall in stalls) / STRETCHES
+    for loader, stall, color in zip(compared.loaders, stalls, (COLORS[0], GRAY), strict=True):
+        draw_stall(axes, stall, 0, stretch, color, f"{loader.name}: AU {1 - loader.stall:.0%}")
+    axes.set_ylim(0, 118)
+    axes.set_yticks(range(0, 101, 20))
     axes.set_xlim(left=0)
-    axes.legend(frameon=False, fontsize=9)
+    axes.legend(frameon=False, fontsize=9, loc="upper right", ncols=2)
     title = f"Input stall at an emulated accelerator of {compared.rate:,.0f} images/s"
     head(axes, title, "seconds since the first batch was asked for", "waiting for input, %")

@@ -85,15 +85,20 @@ class Demo:
                 f"Cut {self.args.images:,} JPEGs of about 500 x 375 out of large photographs"
             )
             self.steps.say("The label of each is the photograph that it comes from.")
-            made = photographs.make(self.photos, self.args.images)
+            made = photographs.make(
+                self.photos,
+                self.args.images,
+                report=lambda done, total: self.steps.progress("photographs", done, total),
+            )
             kb = made["bytes"] / made["count"] / 1e3
             self.steps.say(f"{made['count']:,} images of {kb:.0f} kB, {len(made['labels'])} labels")
         self.steps.end()
 
     def pack(self) -> Training:
         self.steps.begin("Pack them into shards: tar files with an index beside each")
+        shutil.rmtree(self.dataset, ignore_errors=True)
         command = ["pack", str(self.photos), str(self.dataset)]
-        command += ["--shard-size", self.args.shard_size, "--shuffle", "1", "--overwrite"]
+        command += ["--shard-size", self.args.shard_size, "--shuffle", "1"]
         self.steps.say("$ headrace " + " ".join(command))
         self.steps.say(headrace(command).strip())
         import headrace as package
@@ -198,10 +203,11 @@ class Demo:
         distinct = len({key for keys in run.keys for key in keys})
         if any(against.values()):
             return 1, "DIFFERENT ORDER: see the differences in the step that checks"
-        worlds = ", ".join(str(leg.world) for leg in LEGS)
+        first, *others = (str(leg.world) for leg in LEGS)
         return 0, (
             f"SAME ORDER: {samples:,} of {samples:,} sample ids ({distinct:,} images, {len(run.keys):,} "
-            f"global batches), {len(LEGS) - 1} kills, {worlds} processes"
+            f"global batches);\n{first} processes, killed {len(others)} times, resumed with "
+            f"{' and '.join(others)}"
         )
 
     def compare(self) -> Comparison | None:
