@@ -11,27 +11,72 @@ namespace {
 uint64_t AlignUp(uint64_t n) {
   return (n + AlignedBuffer::kAlignment - 1) / AlignedBuffer::kAlignment * AlignedBuffer::kAlignment;
 }
+
+uint64_t RowBytes(const ColumnSpec& column) {
+  return column.transform ? column.transform->output().bytes() : 0;
+}
+
+uint64_t RowMemoryBytes(uint64_t max_rows, uint64_t num_values) {
+  return max_rows *
+         (sizeof(BatchRow) + num_values * (sizeof(Bytes) + sizeof(std::byte*) + sizeof(uint64_t)));
+}
 }  // namespace
 
 Batch::Batch(const std::vector<ColumnSpec>& columns, uint64_t max_rows) : rows(max_rows) {
   size_t num_values = 0;
-  std::vector<uint64_t> begins;
   for (const ColumnSpec& column : columns) {
-    uint64_t row = column.transform ? column.transform->output().bytes() : 0;
+    uint64_t row = RowBytes(column);
     num_values += column.transform ? 0 : 1;
     row_bytes_.push_back(row);
-    begins.push_back(tensor_bytes_);
+    tensor_begins_.push_back(tensor_bytes_);
     tensor_bytes_ += AlignUp(row * max_rows);
   }
-  bool have = tensor_bytes_ == 0 || tensor_memory_.Reserve(tensor_bytes_, /*exact=*/true);
-  for (size_t c = 0; c < columns.size(); ++c)
-    tensors_.push_back(have && row_bytes_[c] > 0 ? tensor_memory_.data() + begins[c] : nullptr);
-  if (!have) error = Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", tensor_bytes_);
+  tensors_.resize(columns.size());
+  row_memory_bytes_ = RowMemoryBytes(max_rows, num_values);
   for (BatchRow& row : rows) {
     row.values.resize(num_values);
     row.value_places.resize(num_values);
     row.value_sizes.resize(num_values);
   }
+}
+
+uint64_t Batch::FixedBytes(const std::vector<ColumnSpec>& columns, uint64_t max_rows) {
+  uint64_t bytes = 0, num_values = 0;
+  for (const ColumnSpec& column : columns) {
+    bytes += AlignUp(RowBytes(column) * max_rows);
+    num_values += column.transform ? 0 : 1;
+  }
+  return bytes + RowMemoryBytes(max_rows, num_values);
+}
+
+bool Batch::ReserveTensors() {
+  if (HasTensors()) return true;
+  bool have = tensor_memory_.Reserve(tensor_bytes_, /*exact=*/true);
+  PointTensors();
+  return have;
+}
+
+void Batch::SwapMemory(Batch* other) {
+  std::swap(tensor_memory_, other->tensor_memory_);
+  std::swap(arena_, other->arena_);
+  PointTensors();
+  other->PointTensors();
+}
+
+void Batch::PointTensors() {
+  for (size_t c = 0; c < tensors_.size(); ++c)
+    tensors_[c] = row_bytes_[c] > 0 && tensor_memory_.data()
+                      ? tensor_memory_.data() + tensor_begins_[c]
+                      : nullptr;
+}
+
+uint64_t Batch::PlannedBytes(bool in_arena) const {
+  uint64_t values = ValueBytes();
+  if (in_arena && arena_.capacity() >= values)
+    values = arena_.capacity();
+  else if (in_arena)
+    values += values / 4 + 1;  // as AlignedBuffer grows
+  return row_memory_bytes_ + tensor_bytes_ + values;
 }
 
 uint64_t Batch::ValueBytes() const {
@@ -85,7 +130,7 @@ void Batch::Clear() {
   error = OkStatus();
 }
 
-Result<std::shared_ptr<Batch>> BatchPool::Take() {
+std::shared_ptr<Batch> BatchPool::Take() {
   std::unique_ptr<Batch> batch;
   {
     MutexLock lock(&mu_);
@@ -94,10 +139,7 @@ Result<std::shared_ptr<Batch>> BatchPool::Take() {
       idle_.pop_back();
     }
   }
-  if (!batch) {
-    batch = std::make_unique<Batch>(columns_, max_rows_);
-    if (!batch->error.ok()) return batch->error;
-  }
+  if (!batch) batch = std::make_unique<Batch>(columns_, max_rows_);
   batch->Clear();
   // In a forked child the pool's lock may be held by a thread that does not exist: let go there.
   return std::shared_ptr<Batch>(
@@ -107,9 +149,24 @@ Result<std::shared_ptr<Batch>> BatchPool::Take() {
 }
 
 void BatchPool::Give(std::unique_ptr<Batch> batch) {
+  batch->value_owner.reset();  // not ours to keep
+  batch->owned_value_bytes = 0;
   MutexLock lock(&mu_);
-  const bool small = IdleBytes() + batch->memory_bytes() <= max_idle_bytes_;
-  if (idle_.size() < max_idle_ && (idle_.empty() || small)) idle_.push_back(std::move(batch));
+  const uint64_t limit = idle_.empty() ? 2 * max_idle_bytes_ : max_idle_bytes_;
+  const bool small = IdleBytes() + batch->memory_bytes() <= limit;
+  if (idle_.size() < max_idle_ && small) idle_.push_back(std::move(batch));
+}
+
+void BatchPool::LendMemory(Batch* batch) {
+  MutexLock lock(&mu_);
+  if (idle_.empty()) return;
+  batch->SwapMemory(idle_.back().get());
+  idle_.pop_back();
+}
+
+void BatchPool::FreeIdle() {
+  MutexLock lock(&mu_);
+  idle_.clear();
 }
 
 void BatchPool::Shrink() {

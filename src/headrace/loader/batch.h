@@ -40,7 +40,10 @@ struct BatchRow {
 
 class Batch {
  public:
-  explicit Batch(const std::vector<ColumnSpec>& columns, uint64_t max_rows);
+  // Makes the rows; ReserveTensors gets the memory of the tensors.
+  Batch(const std::vector<ColumnSpec>& columns, uint64_t max_rows);
+  // Bytes of a batch of this shape without its values.
+  static uint64_t FixedBytes(const std::vector<ColumnSpec>& columns, uint64_t max_rows);
 
   uint64_t epoch = 0;
   uint64_t index = 0;  // of the global batch in its epoch
@@ -49,20 +52,31 @@ class Batch {
   std::vector<BadSample> bad_samples;  // in row order once delivered
   Status error;                        // of the first failed row
 
-  // Memory of a tensor column: max_rows x bytes of one row, rows contiguous, 64-byte aligned.
+  // True when ReserveTensors has nothing to get.
+  bool HasTensors() const { return tensor_memory_.capacity() >= tensor_bytes_; }
+  // Swaps the memory of tensors and arena with a batch of the same shape. The content is lost.
+  void SwapMemory(Batch* other);
+  // Gets the memory of the tensor columns unless it is there. False without memory.
+  bool ReserveTensors();
+  // Memory of a tensor column, once reserved: max_rows x bytes of one row, rows contiguous, 64-byte aligned.
   // Null for a bytes column.
   std::byte* TensorData(size_t column) const { return tensors_[column]; }
   MutableBytes TensorRow(size_t column, uint64_t row) const;
 
   // Sum of the planned sizes of all values.
   uint64_t ValueBytes() const;
+  // Bytes that the batch will hold when its tensors are reserved and its values have their places:
+  // in memory of this batch (PlaceValuesInArena), or elsewhere.
+  uint64_t PlannedBytes(bool in_arena) const;
   // Gives every planned value its place in memory of this batch. False without memory.
   bool PlaceValuesInArena();
   // Set by a ValueMemory: what the values' memory belongs to.
   std::shared_ptr<void> value_owner;
   uint64_t owned_value_bytes = 0;
   // Bytes of memory held.
-  uint64_t memory_bytes() const { return tensor_bytes_ + arena_.capacity() + owned_value_bytes; }
+  uint64_t memory_bytes() const {
+    return row_memory_bytes_ + tensor_memory_.capacity() + arena_.capacity() + owned_value_bytes;
+  }
 
   // Moves the loaded rows together, so that they are rows 0 .. n-1, and sets num_rows to n.
   void DropEmptyRows();
@@ -70,10 +84,14 @@ class Batch {
   void Clear();
 
  private:
-  std::vector<uint64_t> row_bytes_;   // per column, 0 = bytes column
-  std::vector<std::byte*> tensors_;   // per column, into tensor_memory_
+  void PointTensors();
+
+  std::vector<uint64_t> row_bytes_;      // per column, 0 = bytes column
+  std::vector<uint64_t> tensor_begins_;  // per column, in tensor_memory_
+  std::vector<std::byte*> tensors_;      // per column, into tensor_memory_; null = none
   AlignedBuffer tensor_memory_;
-  uint64_t tensor_bytes_ = 0;
+  uint64_t tensor_bytes_ = 0;      // that the columns take
+  uint64_t row_memory_bytes_ = 0;  // of `rows`
   AlignedBuffer arena_;
 };
 
@@ -92,8 +110,8 @@ class ValueMemory {
 // batch in the consumer's hands.
 class BatchPool : public std::enable_shared_from_this<BatchPool> {
  public:
-  // Keeps one idle batch whatever its size, and up to `max_idle` while they hold at most
-  // `max_idle_bytes` together.
+  // Keeps up to `max_idle` idle batches while they hold at most `max_idle_bytes` together, and one
+  // of up to twice that alone.
   BatchPool(std::vector<ColumnSpec> columns, uint64_t max_rows, size_t max_idle,
             uint64_t max_idle_bytes)
       : columns_(std::move(columns)),
@@ -101,8 +119,12 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
         max_idle_bytes_(max_idle_bytes),
         max_idle_(max_idle) {}
 
-  // A cleared batch. kResourceExhausted when there is no memory for it.
-  Result<std::shared_ptr<Batch>> Take() HR_EXCLUDES(mu_);
+  // A cleared batch, with the memory of its last use or none. May throw std::bad_alloc.
+  std::shared_ptr<Batch> Take() HR_EXCLUDES(mu_);
+  // Gives the memory of an idle batch, if there is one, to a batch that has none.
+  void LendMemory(Batch* batch) HR_EXCLUDES(mu_);
+  // Frees the batches that nobody uses now.
+  void FreeIdle() HR_EXCLUDES(mu_);
   // Frees the batches that nobody uses, now and in future.
   void Shrink() HR_EXCLUDES(mu_);
   // Bytes of the idle batches.

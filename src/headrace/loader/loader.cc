@@ -20,9 +20,10 @@ constexpr uint64_t kMaxClaimedRows = 16;
 // of which belongs to the thread that claimed it.
 struct Slot {
   std::shared_ptr<Batch> batch;
-  bool has_memory = false; // its values have their places: rows may be claimed
-  uint64_t next_row = 0;   // first row nobody has claimed
-  uint64_t rows_left = 0;  // rows not finished
+  bool has_memory = false;  // its values have their places: rows may be claimed
+  uint64_t bytes = 0;       // that it holds, or will when its values have their places
+  uint64_t next_row = 0;    // first row nobody has claimed
+  uint64_t rows_left = 0;   // rows not finished
   uint64_t failed_row = 0;
   bool first_failure_known = false;
   std::vector<std::pair<uint64_t, BadSample>> bad;  // with the row
@@ -48,6 +49,7 @@ class LoaderImpl final : public Loader {
         options_(std::move(options)),
         has_values_(std::any_of(rows_->columns.begin(), rows_->columns.end(),
                                 [](const ColumnSpec& column) { return !column.transform; })),
+        fixed_bytes_(Batch::FixedBytes(rows_->columns, plan_.MaxRows())),
         pool_(std::make_shared<BatchPool>(rows_->columns, plan_.MaxRows(), kMaxInFlight,
                                           options_.memory_bytes / 4)),
         quarantine_(std::move(quarantine)),
@@ -88,11 +90,19 @@ class LoaderImpl final : public Loader {
   bool MayPlan() const HR_REQUIRES(mu_);
   void PlanOne(Worker* worker) HR_EXCLUDES(mu_);
   void FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t index);
-  bool Admit(uint64_t generation, Slot* slot) HR_EXCLUDES(mu_);
+  Status FillSlot(Worker* worker, Slot* slot, uint64_t epoch, uint64_t index);
+  bool Admit(Worker* worker, uint64_t generation, Slot* slot) HR_EXCLUDES(mu_);
+  bool IsWanted(uint64_t generation) const HR_REQUIRES(mu_) {
+    return !stopping_.load() && generation == generation_;
+  }
+  bool HasRoomFor(Slot* slot) HR_REQUIRES(mu_);
+  bool GetMemory(Slot* slot) HR_REQUIRES(mu_);
+  Status TooLarge(uint64_t need) const;
   bool PlaceValues() HR_EXCLUDES(mu_);
   void LoadRows(Worker* worker, const Claim& claim) HR_EXCLUDES(mu_);
   Status Finish(Slot* slot);
   void BookDelivery(const Batch& batch) HR_EXCLUDES(mu_);
+  Status BookBad(const std::vector<BadSample>& bad) HR_EXCLUDES(mu_);
   uint64_t InFlightBytes() const HR_REQUIRES(mu_);
   bool HeadIsReady() const HR_REQUIRES(mu_) {
     return !in_flight_.empty() && in_flight_.front()->rows_left == 0;
@@ -102,17 +112,20 @@ class LoaderImpl final : public Loader {
   const std::shared_ptr<const RowPlan> rows_;
   const BatchPlan plan_;
   const LoaderOptions options_;
-  const bool has_values_;  // some column is bytes
+  const bool has_values_;       // some column is bytes
+  const uint64_t fixed_bytes_;  // of a batch without its values
   const std::shared_ptr<BatchPool> pool_;
-  Quarantine quarantine_;    // consumer's thread only
-  BadSampleBudget budget_;   // consumer's thread only
+  Mutex consumer_mu_;       // first of all: held through a call of the consumer
+  Quarantine quarantine_;   // under consumer_mu_
+  BadSampleBudget budget_;  // under consumer_mu_
   const uint64_t fork_generation_;
   StageRecorder consumer_recorder_;
   std::unique_ptr<RowLoader> consumer_loader_;  // for LoadSubstitute
 
   std::atomic<bool> stopping_{false};
   Context worker_context_{Context::Clock::time_point::max(), &stopping_};
-  std::vector<std::unique_ptr<Worker>> workers_;  // set once by StartWorkers
+  Mutex threads_mu_;  // before mu_: held while threads start or are joined
+  std::vector<std::unique_ptr<Worker>> workers_;  // set once, under threads_mu_ and mu_
 
   mutable Mutex mu_;  // leaf but for BatchPool::mu_; no I/O under it
   CondVar work_cv_;   // something for workers: room, rows, stop
@@ -132,9 +145,9 @@ class LoaderImpl final : public Loader {
 
   // The order of the epoch being planned. Touched only by the thread that set planning_.
   std::unique_ptr<EpochOrder> epoch_order_;
-  uint64_t last_return_ns_ = 0;  // consumer's thread only
-  uint64_t begin_ns_ = 0;        // consumer's thread only
-  uint64_t wait_since_ns_ = 0;   // consumer's thread only; 0 = not waiting
+  uint64_t last_return_ns_ = 0;  // under consumer_mu_
+  uint64_t begin_ns_ = 0;        // under consumer_mu_
+  uint64_t wait_since_ns_ = 0;   // under consumer_mu_; 0 = not waiting
 };
 
 Status LoaderImpl::CheckUsable() const {
@@ -146,14 +159,22 @@ Status LoaderImpl::CheckUsable() const {
   return OkStatus();
 }
 
+// Starts the threads that do not run yet: the system may have refused some at an earlier call.
 Status LoaderImpl::StartWorkers() {
-  for (int i = 0; i < options_.threads; ++i) {
-    auto worker = std::make_unique<Worker>();
-    worker->loader = std::make_unique<RowLoader>(rows_, &worker->recorder);
-    workers_.push_back(std::move(worker));
+  MutexLock starting(&threads_mu_);
+  if (stopping_.load()) return Error(Code::kCancelled, "the loader is closed");
+  if (workers_.empty()) {
+    std::vector<std::unique_ptr<Worker>> made;
+    for (int i = 0; i < options_.threads; ++i) {
+      made.push_back(std::make_unique<Worker>());
+      made.back()->loader = std::make_unique<RowLoader>(rows_, &made.back()->recorder);
+    }
+    MutexLock lock(&mu_);
+    workers_ = std::move(made);
   }
   for (auto& worker : workers_) {
     Worker* w = worker.get();
+    if (w->thread) continue;
     HR_ASSIGN_OR_RETURN(w->thread, Thread::Start("hr-loader", [this, w] { Run(w); }));
   }
   return OkStatus();
@@ -173,6 +194,7 @@ Status LoaderImpl::Begin(uint64_t epoch, uint64_t position) {
     return Error(Code::kInvalidArgument,
                  "position {} is not a multiple of the global batch of {}", position,
                  plan_.global_batch());
+  MutexLock consumer(&consumer_mu_);
   uint64_t batch = position / plan_.global_batch();
   begin_ns_ = last_return_ns_ = NowNanos();
   wait_since_ns_ = 0;
@@ -187,7 +209,7 @@ Status LoaderImpl::Begin(uint64_t epoch, uint64_t position) {
     begun_ = true;
     work_cv_.NotifyAll();
   }
-  return workers_.empty() ? StartWorkers() : OkStatus();
+  return StartWorkers();
 }
 
 // ---- worker threads ----
@@ -259,19 +281,13 @@ void LoaderImpl::PlanOne(Worker* worker) {
     generation = generation_;
   }
   StageClock clock(&worker->recorder);
-  auto slot = std::make_shared<Slot>();
-  Result<std::shared_ptr<Batch>> batch = pool_->Take();
-  Status status = batch.status();
-  if (status.ok()) {
-    slot->batch = *std::move(batch);
-    status = GuardMemory([&] {
-      FillPlan(worker, slot->batch.get(), epoch, index);
-      return OkStatus();
-    });
-    slot->rows_left = slot->batch->num_rows;
-  }
+  std::shared_ptr<Slot> slot;
+  Status status = GuardMemory([&] {
+    slot = std::make_shared<Slot>();
+    return FillSlot(worker, slot.get(), epoch, index);
+  });
   clock.Lap(Stage::kPlan);
-  bool admitted = status.ok() && Admit(generation, slot.get());
+  bool admitted = status.ok() && Admit(worker, generation, slot.get());
   MutexLock lock(&mu_);
   planning_ = false;
   if (generation == generation_ && !stopping_.load()) {
@@ -290,39 +306,66 @@ void LoaderImpl::PlanOne(Worker* worker) {
   work_cv_.NotifyAll();
 }
 
+Status LoaderImpl::TooLarge(uint64_t need) const {
+  return Error(Code::kResourceExhausted,
+               "one batch needs {} bytes but memory_bytes is {}: raise memory_bytes or lower the "
+               "batch size",
+               need, options_.memory_bytes);
+}
+
+Status LoaderImpl::FillSlot(Worker* worker, Slot* slot, uint64_t epoch, uint64_t index) {
+  if (fixed_bytes_ > options_.memory_bytes) return TooLarge(fixed_bytes_);
+  slot->batch = pool_->Take();
+  FillPlan(worker, slot->batch.get(), epoch, index);
+  slot->rows_left = slot->batch->num_rows;
+  return OkStatus();
+}
+
 uint64_t LoaderImpl::InFlightBytes() const {
   uint64_t bytes = pool_->idle_bytes();
-  for (const auto& slot : in_flight_) bytes += slot->batch->memory_bytes();
+  for (const auto& slot : in_flight_) bytes += slot->bytes;
   for (const auto& worker : workers_) bytes += worker->memory_bytes.load(std::memory_order_relaxed);
   return bytes;
 }
 
 // Waits until the batch fits into the memory budget, with room for one more that the consumer gives
-// back, then gets its memory (or leaves that to the consumer's thread). False when it is no longer
+// back, then gets its memory (that of the values may be left to the consumer's thread). Loads rows
+// meanwhile: the batches before this one may wait for nobody else. False when the batch is no longer
 // wanted or can never fit.
-bool LoaderImpl::Admit(uint64_t generation, Slot* slot) {
-  Batch* batch = slot->batch.get();
-  const uint64_t need = batch->memory_bytes() + batch->ValueBytes();
-  {
-    MutexLock lock(&mu_);
-    while (!stopping_.load() && generation == generation_ && !in_flight_.empty() &&
-           InFlightBytes() + 2 * need > options_.memory_bytes)
-      work_cv_.Wait(&mu_);
-    if (stopping_.load() || generation != generation_) return false;
-    if (in_flight_.empty() && need > options_.memory_bytes) {
-      plan_error_ = Error(Code::kResourceExhausted,
-                          "one batch needs {} bytes but memory_bytes is {}: raise memory_bytes or "
-                          "lower the batch size",
-                          need, options_.memory_bytes);
-      return false;
+bool LoaderImpl::Admit(Worker* worker, uint64_t generation, Slot* slot) {
+  while (true) {
+    Claim claim;
+    {
+      MutexLock lock(&mu_);
+      while (IsWanted(generation) && !HasRoomFor(slot) && !ClaimRows(&claim)) work_cv_.Wait(&mu_);
+      if (!IsWanted(generation)) return false;
+      if (!claim.slot) return GetMemory(slot);
     }
+    LoadRows(worker, claim);
   }
-  if (options_.value_memory && has_values_) return true;
-  slot->has_memory = batch->PlaceValuesInArena();
-  if (slot->has_memory) return true;
-  MutexLock lock(&mu_);
-  plan_error_ = Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", need);
-  return false;
+}
+
+bool LoaderImpl::HasRoomFor(Slot* slot) {
+  Batch* batch = slot->batch.get();
+  if (!batch->HasTensors()) pool_->LendMemory(batch);
+  slot->bytes = batch->PlannedBytes(/*in_arena=*/!options_.value_memory);
+  return in_flight_.empty() || InFlightBytes() + 2 * slot->bytes <= options_.memory_bytes;
+}
+
+// False, with plan_error_ set, when the batch can never fit or the system has no memory.
+bool LoaderImpl::GetMemory(Slot* slot) {
+  if (InFlightBytes() + slot->bytes > options_.memory_bytes) pool_->FreeIdle();
+  if (slot->bytes > options_.memory_bytes) {
+    plan_error_ = TooLarge(slot->bytes);
+    return false;
+  }
+  bool have = slot->batch->ReserveTensors();
+  if (have && !(options_.value_memory && has_values_))
+    have = slot->has_memory = slot->batch->PlaceValuesInArena();
+  if (!have)
+    plan_error_ =
+        Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", slot->bytes);
+  return have;
 }
 
 void LoaderImpl::LoadRows(Worker* worker, const Claim& claim) {
@@ -374,6 +417,7 @@ bool LoaderImpl::PlaceValues() {
 
 Result<std::shared_ptr<Batch>> LoaderImpl::Next(const Context& ctx) {
   HR_RETURN_IF_ERROR(CheckUsable());
+  MutexLock consumer(&consumer_mu_);
   // A call that runs into its deadline is followed by another: the wait began with the first.
   if (wait_since_ns_ == 0) wait_since_ns_ = NowNanos();
   std::shared_ptr<Slot> slot;
@@ -464,21 +508,31 @@ LoaderState LoaderImpl::state() const {
 
 Status LoaderImpl::LoadSubstitute(Batch* batch, uint64_t r, Status reason, const Context& ctx) {
   HR_RETURN_IF_ERROR(CheckUsable());
+  MutexLock consumer(&consumer_mu_);
   if (!consumer_loader_) consumer_loader_ = std::make_unique<RowLoader>(rows_, &consumer_recorder_);
   std::vector<BadSample> bad;
   Status status =
       consumer_loader_->LoadSubstitute(batch, r, options_.order.seed, std::move(reason), &bad, ctx);
+  HR_RETURN_IF_ERROR(BookBad(bad));
+  return status;
+}
+
+// Books bad samples of a batch that was delivered already.
+Status LoaderImpl::BookBad(const std::vector<BadSample>& bad) {
   HR_RETURN_IF_ERROR(quarantine_.Append(bad, options_.on_error));
-  HR_RETURN_IF_ERROR(budget_.Book(0, bad.size(), bad.empty() ? nullptr : &bad.back().reason));
+  Status status = budget_.Book(0, bad.size(), bad.empty() ? nullptr : &bad.back().reason);
+  MutexLock lock(&mu_);
+  counts_.bad_samples = budget_.num_bad();
   return status;
 }
 
 Status LoaderImpl::BookSkipped(const Batch& batch, uint64_t r, Status reason) {
+  HR_RETURN_IF_ERROR(CheckUsable());
+  MutexLock consumer(&consumer_mu_);
   const BatchRow& row = batch.rows[r];
   std::vector<BadSample> bad;
   bad.push_back({batch.epoch, row.position, row.sample_id, std::nullopt, std::move(reason)});
-  HR_RETURN_IF_ERROR(quarantine_.Append(bad, options_.on_error));
-  return budget_.Book(0, 1, &bad[0].reason);
+  return BookBad(bad);
 }
 
 LoaderStats LoaderImpl::stats() const {
@@ -500,6 +554,7 @@ void LoaderImpl::Close() {
     work_cv_.NotifyAll();
     ready_cv_.NotifyAll();
   }
+  MutexLock joining(&threads_mu_);
   for (auto& worker : workers_) worker->thread.reset();
   MutexLock lock(&mu_);
   in_flight_.clear();

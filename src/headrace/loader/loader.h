@@ -1,9 +1,11 @@
 // The loader: native threads that read, check, decode and transform the samples of a known order
 // into batches ahead of their use, and hand them over in order.
 //
-// One consumer thread calls Begin, Next, state and LoadSubstitute; stats() and Close() may be called
-// from any thread. No Python, no worker process, no metadata per sample. After a fork the object
-// does not work in the child: every call there says so, and destroying it there is harmless.
+// For one consumer: Begin, Next, LoadSubstitute and BookSkipped go one by one, whichever threads call
+// them; state(), stats() and Close() may be called from any thread at any time. No Python, no worker
+// process, no metadata per sample. After a fork the object does not work in the child: calls that
+// return a Status say so, state() and stats() must not be made (see InForkedChild), and destroying it
+// there is harmless.
 #pragma once
 
 #include <memory>

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <thread>
 
+#include "headrace/base/mutex.h"
 #include "headrace/base/testing/allocation_counter.h"
 #include "headrace/env/process.h"
 #include "headrace/loader/testing/tiny_dataset.h"
@@ -205,12 +207,131 @@ TEST(Loader, MemoryTooSmallForOneBatchSaysSo) {
   EXPECT_THAT(std::string(batch.status().message()), HasSubstr("memory_bytes"));
 }
 
+// Values in memory of the consumer's own kind.
+class OwnMemory final : public ValueMemory {
+ public:
+  bool Place(Batch* batch) override {
+    auto memory = std::make_shared<std::vector<std::byte>>(batch->ValueBytes() + 1);
+    std::byte* place = memory->data();
+    for (uint64_t r = 0; r < batch->num_rows; ++r) {
+      for (size_t v = 0; v < batch->rows[r].value_sizes.size(); ++v) {
+        batch->rows[r].value_places[v] = place;
+        place += batch->rows[r].value_sizes[v];
+      }
+    }
+    batch->owned_value_bytes = batch->ValueBytes();
+    batch->value_owner = std::move(memory);
+    return true;
+  }
+};
+
+Context Within(std::chrono::seconds time) {
+  Context ctx;
+  ctx.deadline = Context::Clock::now() + time;
+  return ctx;
+}
+
+// The least memory_bytes under which the first batch comes.
+uint64_t LeastMemory(const TinyDataset& data, LoaderOptions options) {
+  uint64_t low = 1, high = uint64_t{1} << 30;
+  while (low < high) {
+    options.memory_bytes = (low + high) / 2;
+    auto loader = Make(data, options);
+    EXPECT_TRUE(loader->Begin(0, 0).ok());
+    if (loader->Next(Context()).ok())
+      high = options.memory_bytes;
+    else
+      low = options.memory_bytes + 1;
+  }
+  return low;
+}
+
 TEST(Loader, TightMemoryStillGivesEveryBatch) {
   TinyDataset data({500});
   LoaderOptions options = Options(50);
-  options.memory_bytes = 4096;
+  options.memory_bytes = LeastMemory(data, Options(50)) * 5 / 4;
   auto expected = Epoch(Make(data, Options(50)).get(), 0);
   EXPECT_EQ(Epoch(Make(data, options).get(), 0), expected);
+}
+
+TEST(Loader, OneThreadWaitsForMemoryAndStillLoadsWhatIsPlaced) {
+  TinyDataset data({200});
+  LoaderOptions options = Options(10);
+  options.threads = 1;
+  options.value_memory = std::make_shared<OwnMemory>();
+  options.memory_bytes = LeastMemory(data, options) * 5 / 4;
+  auto loader = Make(data, options);
+  ASSERT_TRUE(loader->Begin(0, 0).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the thread plans ahead
+  for (int b = 0; b < 20; ++b) {
+    auto batch = loader->Next(Within(std::chrono::seconds(10)));
+    ASSERT_TRUE(batch.ok()) << "batch " << b << ": " << batch.status().ToString();
+  }
+}
+
+TEST(Loader, ValuesCountBeforeTheyHaveTheirPlace) {
+  TinyDataset data({5000});
+  LoaderOptions options = Options(500);
+  options.value_memory = std::make_shared<OwnMemory>();
+  auto loader = Make(data, options);
+  ASSERT_TRUE(loader->Begin(0, 0).ok());
+  auto until = Context::Clock::now() + std::chrono::seconds(10);
+  const uint64_t values = 500 / 50 * (49 * 50 / 2);  // about, per batch
+  const uint64_t eight = 8 * (500 * sizeof(int64_t) + values * 9 / 10);
+  while (loader->stats().memory_bytes < eight && Context::Clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_GE(loader->stats().memory_bytes, eight);
+}
+
+TEST(Loader, MemoryOfARecycledBatchCountsOnce) {
+  TinyDataset data({500});
+  LoaderOptions options = Options(50);
+  options.order.shuffle = false;  // the values of each 50 take the same memory
+  options.memory_bytes = LeastMemory(data, options);
+  EXPECT_EQ(Epoch(Make(data, options).get(), 0).size(), 10u);
+}
+
+TEST(Loader, LargeBatchesStayWithinTheMemory) {
+  TinyDataset data({12000});
+  LoaderOptions options = Options(2000);
+  uint64_t least = LeastMemory(data, options);
+  for (uint64_t tenths : {12, 17, 22, 35}) {
+    options.memory_bytes = least * tenths / 10;
+    auto loader = Make(data, options);
+    ASSERT_TRUE(loader->Begin(0, 0).ok());
+    while (auto batch = Next(loader.get())) {
+      batch.reset();
+      for (int i = 0; i < 5; ++i) {
+        EXPECT_LE(loader->stats().memory_bytes, options.memory_bytes) << tenths;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+    EXPECT_LE(loader->stats().peak_memory_bytes, options.memory_bytes) << tenths;
+  }
+}
+
+TEST(Loader, CallsOfSeveralConsumersGoOneByOne) {
+  TinyDataset data({3000});
+  LoaderOptions options = Options(10);
+  options.value_memory = std::make_shared<OwnMemory>();
+  auto loader = Make(data, options);
+  ASSERT_TRUE(loader->Begin(0, 0).ok());
+  Mutex mu;
+  std::multiset<uint64_t> seen;
+  auto consume = [&] {
+    while (auto batch = Next(loader.get())) {
+      MutexLock lock(&mu);
+      for (uint64_t r = 0; r < batch->num_rows; ++r) {
+        seen.insert(batch->rows[r].sample_id);
+        EXPECT_EQ(AsText(batch->rows[r].values[0]), TinyDataset::Text(batch->rows[r].sample_id));
+      }
+    }
+  };
+  std::vector<std::thread> consumers;
+  for (int i = 0; i < 4; ++i) consumers.emplace_back(consume);
+  for (auto& consumer : consumers) consumer.join();
+  EXPECT_EQ(seen.size(), 3000u);
+  EXPECT_EQ(std::set<uint64_t>(seen.begin(), seen.end()).size(), 3000u);
 }
 
 TEST(Loader, BatchesOutliveTheLoaderAndMayAllBeKept) {
