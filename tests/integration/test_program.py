@@ -217,6 +217,12 @@ def test_index_with_checksums_knows_all(tars: Path) -> None:
     assert run_json("verify", tars)["checked"] == 54
 
 
+def test_index_elsewhere_takes_a_relative_path(tars: Path, tmp_path: Path) -> None:
+    out = tmp_path / "elsewhere"
+    run("index", "--output", out, tars.name, cwd=tars.parent)
+    assert run_json("ls", out)["samples"] == run_json("ls", tars)["samples"]
+
+
 def test_index_elsewhere_leaves_the_data_alone(tars: Path, tmp_path: Path) -> None:
     before = tree(tars)
     run("index", tars, "--output", tmp_path / "indexes")

@@ -1,6 +1,7 @@
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
 #include "headrace/dataset/index_build.h"
+#include "headrace/env/process.h"
 
 namespace headrace::cli {
 namespace {
@@ -17,6 +18,7 @@ class IndexCommand final : public Command {
 
  private:
   void NoteFindings(const Session& session, const IndexReport& report) const;
+  Status MakePathsAbsolute();
   Json ReportJson(const IndexReport& report) const;
 
   std::vector<std::string> paths_;
@@ -44,7 +46,19 @@ void IndexCommand::Declare(Arguments* arguments) {
                      "The data's own folder is not written to");
 }
 
+// An index in an absolute folder names its data by absolute paths.
+Status IndexCommand::MakePathsAbsolute() {
+  if (!options_.output.starts_with('/')) return OkStatus();
+  for (std::string& path : paths_) {
+    if (path.starts_with('/')) continue;
+    HR_ASSIGN_OR_RETURN(std::string here, CurrentDirectory());
+    path = JoinPath(here, path);
+  }
+  return OkStatus();
+}
+
 Result<ExitCode> IndexCommand::Run(Session* session) {
+  HR_RETURN_IF_ERROR(MakePathsAbsolute());
   if (separate_) options_.build.repeated_keys = dataset::RepeatedKeys::kSeparate;
   HR_ASSIGN_OR_RETURN(IndexReport report,
                       dataset::IndexDataset(session->fs, paths_, options_, session->ctx));

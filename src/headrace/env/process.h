@@ -12,6 +12,8 @@ namespace headrace {
 
 // Processors this process may run on (its affinity mask), at least 1.
 int AvailableCpus();
+// The folder that relative paths start from, as an absolute path. kNotFound when it was removed.
+Result<std::string> CurrentDirectory();
 // CPU seconds (user + system) this process has used.
 double ProcessCpuSeconds();
 // The soft limit on open files of this process.

@@ -16,6 +16,13 @@
 namespace headrace {
 namespace {
 
+TEST(Process, CurrentDirectoryIsAbsoluteAndThere) {
+  auto here = CurrentDirectory();
+  ASSERT_TRUE(here.ok()) << here.status().ToString();
+  EXPECT_TRUE(here->starts_with('/'));
+  EXPECT_EQ(PosixFileSystem()->Stat(*here)->inode, PosixFileSystem()->Stat(".")->inode);
+}
+
 TEST(Process, CountsTheCpusItMayUse) {
   EXPECT_GE(AvailableCpus(), 1);
   EXPECT_LE(AvailableCpus(), ::sysconf(_SC_NPROCESSORS_CONF));
