@@ -39,7 +39,8 @@ Result<MachineLimits> MeasureLimits() {
   constexpr uint64_t kBytes = 128 << 20;
   AlignedBuffer from, to;
   if (!from.Reserve(kBytes, true) || !to.Reserve(kBytes, true))
-    return Error(Code::kResourceExhausted, "no memory for the buffers of {}", FormatSize(2 * kBytes));
+    return Error(Code::kResourceExhausted, "no memory for the buffers of {}",
+                 FormatSize(2 * kBytes));
   std::memset(from.data(), 1, kBytes);
   MachineLimits limits;
   limits.copy_rate = MeasureRate(kBytes, [&] { std::memcpy(to.data(), from.data(), kBytes); });
@@ -116,7 +117,8 @@ Result<LoaderOptions> BenchCommand::Options(const dataset::Dataset& dataset) con
   LoaderOptions options;
   options.order.seed = seed_;
   options.global_batch = batch_;
-  options.threads = threads_ == 0 ? AvailableCpus() : static_cast<int>(std::min(threads_, uint64_t{1024}));
+  options.threads =
+      threads_ == 0 ? AvailableCpus() : static_cast<int>(std::min(threads_, uint64_t{1024}));
   options.memory_bytes = memory_bytes_;
   options.tail = loader::Tail::kUneven;
   options.verify_checksums = !no_verify_;
@@ -149,7 +151,8 @@ Result<ExitCode> BenchCommand::Run(Session* session) {
   HR_ASSIGN_OR_RETURN(LoaderOptions options, Options(*dataset));
   PassResult pass;
   LoaderStats stats;
-  // A loader of its own for each pass, so that none works ahead for the next one on this one's time.
+  // A loader of its own for each pass, so that none works ahead for the next one on this one's
+  // time.
   for (uint64_t p = 0; p < passes_; ++p) {
     HR_ASSIGN_OR_RETURN(auto loader, Loader::Create(dataset, options));
     HR_ASSIGN_OR_RETURN(pass, RunPass(session, loader.get(), p));
@@ -181,7 +184,8 @@ void BenchCommand::PrintText(Session* session, const PassResult& pass, const Loa
     if (stage.count == 0) continue;
     const auto count = static_cast<double>(stage.count);
     const double busy = static_cast<double>(stage.busy_ns) * 1e-9;
-    const auto rate = static_cast<uint64_t>(static_cast<double>(stage.bytes) / std::max(busy, 1e-9));
+    const auto rate =
+        static_cast<uint64_t>(static_cast<double>(stage.bytes) / std::max(busy, 1e-9));
     out->Print("{:<12}{:>10}{:>12.3f}{:>12.1f}{:>12.1f}{:>14}\n", StageName(static_cast<Stage>(i)),
                stage.count, busy, busy * 1e6 / count,
                static_cast<double>(stage.Percentile(0.99)) * 1e-3,
