@@ -108,7 +108,7 @@ Status TarIndexer::Take(const TarMember& member) {
     return Refuse(
         Code::kUnimplemented, member.header_offset, member.path,
         fmt::format("the member {} of {} is stored sparse, so its bytes are not one range. "
-                    "Make the tar again without --sparse, or use `headrace pack`",
+                    "Unpack it and make the tar again without --sparse",
                     EscapeText(member.path), file_.path()));
   std::string_view key, field;
   if (member.kind == TarMemberKind::kFile && SplitMemberPath(member.path, &key, &field))

@@ -128,7 +128,7 @@ Status TarScanner::RefuseCompressed() {
     return Error(
                Code::kUnimplemented,
                "{} is compressed with {}: samples in it cannot be read by offset. Unpack it first "
-               "(`{}`), or pack it into shards with `headrace pack`",
+               "(`{}`)",
                file_.path(), magic.name, magic.cure)
         .At({.file = file_.path(), .offset = 0, .key = {}, .field = {}});
   }
