@@ -77,7 +77,9 @@ class Dataset(Sequence[Sample]):
             )
 
     def _open_native(self, version: str | None) -> None:
-        self._native = _native.Dataset.open(self._path, self._max_open_files, self._verify_checksums)
+        self._native = _native.Dataset.open(
+            self._path, self._max_open_files, self._verify_checksums
+        )
         self._version: str = self._native.version
         if version is not None and version != self._version:
             raise StateError(

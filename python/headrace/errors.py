@@ -140,5 +140,3 @@ def from_status(
 
 def _rebuild(cls: type[HeadraceError], message: str, state: dict[str, Any]) -> HeadraceError:
     return cls(message, **state)
-
-

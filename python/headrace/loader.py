@@ -18,6 +18,7 @@ from headrace.units import parse_size
 
 if TYPE_CHECKING:
     from headrace.dataset import Dataset
+    from headrace.device import DeviceCopier
 
 Batch = dict[str, Any]
 TransformLike = NativeTransform | PythonTransform | Callable[[bytes], Any]
@@ -109,30 +110,31 @@ class Loader:
             "rank": self.rank,
             "tail": tail,
             "threads": distributed.default_threads() if threads is None else int(threads),
-            "memory_bytes": parse_size(memory_bytes),
+            "memory_bytes": _memory(memory_bytes),
             "on_error": on_error,
             "max_bad_samples": _unsigned("max_bad_samples", max_bad_samples),
             "max_bad_rate": float(max_bad_rate),
-            "quarantine": os.fspath(quarantine) if quarantine is not None else "",
+            "quarantine": os.fsdecode(quarantine) if quarantine is not None else "",
             "verify_checksums": bool(verify_checksums),
             "columns": [
                 (name, native[name].to_json() if name in native else "", required)
                 for name, required in self._columns
             ],
         }
+        output = "torch" if device is not None else output
+        self._convert = converter(output)
         self._native = _native.Loader.create(dataset._native, options)
         self._native_transforms = native
-        self._python = PythonFields(python, on_error, seed) if python else None
-        self._convert = converter("torch" if device is not None else output)
-        self._copier: Any = None
+        self._python = PythonFields(python, on_error, seed, output) if python else None
+        self._copier: DeviceCopier | None = None
         if device is not None:
-            from headrace.device import DeviceCopier
+            from headrace import device as copies
 
-            self._copier = DeviceCopier(device)
+            self._copier = copies.DeviceCopier(device)
         self._next_epoch = 0
         self._start: tuple[int, int] | None = None
         self._undelivered_state: str | None = None
-        self._iterator: weakref.ref[_EpochIterator] | None = None
+        self._iterator: weakref.ref[EpochIterator] | None = None
         _live_loaders.add(self)
 
     def __len__(self) -> int:
@@ -149,15 +151,22 @@ class Loader:
         self._start = None
         self._undelivered_state = None
         self._next_epoch = epoch + 1
-        iterator = _EpochIterator(self)
+        iterator = EpochIterator(self)
         self._iterator = weakref.ref(iterator)
         if self._copier is not None:
             return self._copier.iterate(iterator, self)
         return iterator
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next iteration epoch ``epoch``, from its start."""
-        self._start = (_unsigned("epoch", epoch), 0)
+        """Make the next iteration epoch ``epoch``, from its start.
+
+        Between ``load_state_dict`` and the iteration that goes on from there, the epoch of that
+        state keeps its position: a loop that calls ``set_epoch`` first in each epoch resumes right.
+        """
+        epoch = _unsigned("epoch", epoch)
+        if self._undelivered_state is not None and self._start and self._start[0] == epoch:
+            return
+        self._start = (epoch, 0)
         self._undelivered_state = None
 
     def state_dict(self) -> dict[str, Any]:
@@ -169,8 +178,9 @@ class Loader:
         if self._undelivered_state is not None:
             state: dict[str, Any] = json.loads(self._undelivered_state)
             return state
-        state = json.loads(self._copier.state if self._copier and self._copier.state else
-                           self._native.state_json())
+        state = json.loads(
+            self._copier.state if self._copier and self._copier.state else self._native.state_json()
+        )
         if self._start is not None:
             state["epoch"], state["next_position"] = self._start
         return state
@@ -237,23 +247,24 @@ class Loader:
         return batch
 
 
-class _EpochIterator(Iterator[Batch]):
+class EpochIterator(Iterator[Batch]):
     """One pass over an epoch."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._done = False
 
-    def __iter__(self) -> _EpochIterator:
-        return self
-
-    def __next__(self) -> Batch:
-        if self._done:
-            raise StopIteration
+    def check_current(self) -> None:
+        """Raise StateError when a newer iterator of the loader began."""
         current = self._loader._iterator
         if current is None or current() is not self:
             self._done = True
             raise StateError("this iterator ended when a newer one of its loader began")
+
+    def __next__(self) -> Batch:
+        if self._done:
+            raise StopIteration
+        self.check_current()
         batch = self._loader._next_batch()
         if batch is None:
             self._done = True
@@ -319,6 +330,13 @@ def _columns(
     names += [name for name in (*native, *python) if name not in names]
     asked = set(native) | set(python) | set(fields or [])
     return [(name, name in asked) for name in names]
+
+
+def _memory(value: int | str) -> int:
+    try:
+        return parse_size(value)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"memory_bytes: {error.message}") from None
 
 
 def _unsigned(name: str, value: int) -> int:

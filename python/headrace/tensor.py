@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     import numpy
     import torch
@@ -60,7 +62,8 @@ class Tensor:
 
         if self._dtype == "bfloat16":
             raise TypeError("NumPy has no bfloat16: use .torch(), or dtype='float16' or 'float32'")
-        return np.asarray(memoryview(self._array))
+        array: numpy.ndarray[Any, Any] = np.asarray(memoryview(self._array))
+        return array
 
     def torch(self) -> torch.Tensor:
         """Return a PyTorch tensor over the same memory."""
@@ -84,5 +87,7 @@ def converter(output: str) -> Any:
         output = "torch" if "torch" in sys.modules else "tensor"
     choices = {"torch": Tensor.torch, "numpy": Tensor.numpy, "tensor": lambda tensor: tensor}
     if output not in choices:
-        raise ValueError(f"output: expected auto, torch, numpy or tensor, found {output!r}")
+        raise InvalidArgumentError(
+            f"output: expected auto, torch, numpy or tensor, found {output!r}"
+        )
     return choices[output]

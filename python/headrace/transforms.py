@@ -139,9 +139,7 @@ def random_horizontal_flip(p: float = 0.5) -> Op:
     return {"op": "random_horizontal_flip", "p": p}
 
 
-def normalize(
-    mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD
-) -> Op:
+def normalize(mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD) -> Op:
     """Subtract ``mean`` and divide by ``std`` (of values scaled to 0..1), one number a channel."""
     return {"op": "normalize", "mean": list(mean), "std": list(std)}
 

@@ -24,6 +24,8 @@ _FACTORS = {
 def parse_size(value: int | str) -> int:
     """Return bytes for 65536, ``"64MiB"`` or ``"1.5GB"``. Raises InvalidArgumentError."""
     if isinstance(value, int):
+        if value < 0:
+            raise InvalidArgumentError(f"expected a size in bytes, found {value}")
         return value
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", value)
     factor = _FACTORS.get(match[2].lower()) if match else None

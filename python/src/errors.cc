@@ -8,10 +8,10 @@ void Raise(const Status& status) {
   const Location& at = status.location();
   nb::object offset = at.offset ? nb::cast(*at.offset) : nb::none();
   std::string message(status.message());
-  nb::object exception = nb::module_::import_("headrace.errors")
-                             .attr("from_status")(static_cast<int>(status.code()), KeyToStr(message),
-                                                  KeyToStr(at.file), offset, KeyToStr(at.key),
-                                                  KeyToStr(at.field));
+  nb::object exception =
+      nb::module_::import_("headrace.errors")
+          .attr("from_status")(static_cast<int>(status.code()), KeyToStr(message),
+                               KeyToStr(at.file), offset, KeyToStr(at.key), KeyToStr(at.field));
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception.ptr())), exception.ptr());
   throw nb::python_error();
 }

@@ -39,7 +39,20 @@ struct NativeLoader {
 
 template <typename T>
 T Get(const nb::dict& options, const char* name) {
-  return nb::cast<T>(options[name]);
+  T value{};
+  if (nb::try_cast<T>(options[name], value)) return value;
+  Raise(Error(Code::kInvalidArgument, "{}: found {}, which is of the wrong kind or out of range",
+              name, nb::repr(options[name]).c_str()));
+}
+
+// state() and stats() of a forked child would wait for threads that do not exist.
+const Loader& Usable(const NativeLoader& self) {
+  if (self.loader->InForkedChild())
+    Raise(
+        Error(Code::kFailedPrecondition,
+              "this loader was made before fork(); its threads do not exist in this process. Make "
+              "the loader after the fork, or start the process with spawn or forkserver"));
+  return *self.loader;
 }
 
 LoaderOptions ReadOptions(const nb::dict& options) {
@@ -69,7 +82,7 @@ LoaderOptions ReadOptions(const nb::dict& options) {
 
 NativeLoader* Create(const loader::SampleAccess& access, const nb::dict& options) {
   LoaderOptions native = ReadOptions(options);
-  std::shared_ptr<loader::ValueMemory> value_memory = MakeBytesMemory();
+  std::shared_ptr<loader::ValueMemory> value_memory = MakeBytesMemory(native.memory_bytes / 4);
   native.value_memory = value_memory;
   Result<loader::LoaderPtr> made = [&] {
     nb::gil_scoped_release released;
@@ -80,7 +93,8 @@ NativeLoader* Create(const loader::SampleAccess& access, const nb::dict& options
 
 nb::object Next(NativeLoader& self, double timeout_s) {
   Context ctx;
-  ctx.deadline = Context::Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(timeout_s * 1e9));
+  ctx.deadline =
+      Context::Clock::now() + std::chrono::nanoseconds(static_cast<int64_t>(timeout_s * 1e9));
   Result<std::shared_ptr<Batch>> batch = [&] {
     nb::gil_scoped_release released;
     return self.loader->Next(ctx);
@@ -107,9 +121,8 @@ nb::list Values(const NativeBatch& self, size_t value) {
 
 Array Tensor(const NativeBatch& self, size_t column) {
   const codec::TensorSpec& spec = self.loader->columns().at(column).transform->output();
-  nb::capsule owner(new std::shared_ptr<Batch>(self.batch), [](void* p) noexcept {
-    delete static_cast<std::shared_ptr<Batch>*>(p);
-  });
+  nb::capsule owner(new std::shared_ptr<Batch>(self.batch),
+                    [](void* p) noexcept { delete static_cast<std::shared_ptr<Batch>*>(p); });
   return MakeArray(self.batch->TensorData(column), static_cast<int64_t>(self.batch->num_rows), spec,
                    owner);
 }
@@ -126,9 +139,10 @@ nb::dict StageDict(const StageTotals& totals) {
 }
 
 nb::dict Stats(const NativeLoader& self) {
+  const Loader& loader = Usable(self);
   loader::LoaderStats stats = [&] {
     nb::gil_scoped_release released;
-    return self.loader->stats();
+    return loader.stats();
   }();
   nb::dict stages;
   for (size_t i = 0; i < kNumStages; ++i) {
@@ -178,30 +192,33 @@ void BindLoader(nb::module_& m) {
   nb::class_<NativeLoader>(m, "Loader")
       .def_static("create", &Create, nb::arg("dataset"), nb::arg("options"),
                   nb::rv_policy::take_ownership)
-      .def_prop_ro("num_batches", [](const NativeLoader& l) { return l.loader->plan().num_batches(); })
+      .def_prop_ro("num_batches",
+                   [](const NativeLoader& l) { return l.loader->plan().num_batches(); })
       .def_prop_ro("max_rows", [](const NativeLoader& l) { return l.loader->plan().MaxRows(); })
       .def_prop_ro("lanes", [](const NativeLoader& l) { return l.loader->options().order.lanes; })
-      .def("begin",
-           [](NativeLoader& l, uint64_t epoch, uint64_t position) {
-             Status status = [&] {
-               nb::gil_scoped_release released;
-               return l.loader->Begin(epoch, position);
-             }();
-             Check(status);
-           },
-           nb::arg("epoch"), nb::arg("position"))
+      .def(
+          "begin",
+          [](NativeLoader& l, uint64_t epoch, uint64_t position) {
+            Status status = [&] {
+              nb::gil_scoped_release released;
+              return l.loader->Begin(epoch, position);
+            }();
+            Check(status);
+          },
+          nb::arg("epoch"), nb::arg("position"))
       .def("next", &Next, nb::arg("timeout_seconds"),
            "The next batch, None at the end of the epoch, False when the time is over.")
-      .def("state_json", [](const NativeLoader& l) { return l.loader->state().ToJson(); })
-      .def("check_state",
-           [](const NativeLoader& l, const std::string& json) {
-             LoaderState state = Unwrap(LoaderState::FromJson(json));
-             Check(state.CheckFits(l.loader->state()));
-             const loader::BatchPlan& plan = l.loader->plan();
-             loader::StreamPoint point = Unwrap(plan.PointOf(state.epoch, state.next_position));
-             return nb::make_tuple(point.epoch, plan.BatchBegin(point.batch));
-           },
-           nb::arg("json"))
+      .def("state_json", [](const NativeLoader& l) { return Usable(l).state().ToJson(); })
+      .def(
+          "check_state",
+          [](const NativeLoader& l, const std::string& json) {
+            LoaderState state = Unwrap(LoaderState::FromJson(json));
+            Check(state.CheckFits(Usable(l).state()));
+            const loader::BatchPlan& plan = l.loader->plan();
+            loader::StreamPoint point = Unwrap(plan.PointOf(state.epoch, state.next_position));
+            return nb::make_tuple(point.epoch, plan.BatchBegin(point.batch));
+          },
+          nb::arg("json"))
       .def("substitute",
            [](NativeLoader& l, NativeBatch& b, uint64_t row, const std::string& reason,
               const std::string& field) {
@@ -216,10 +233,13 @@ void BindLoader(nb::module_& m) {
       .def("book_skipped",
            [](NativeLoader& l, NativeBatch& b, uint64_t row, const std::string& reason,
               const std::string& field) {
-             Check(l.loader->BookSkipped(
-                 *b.batch, row,
-                 Status(Code::kInvalidArgument, reason)
-                     .At({"", std::nullopt, b.batch->rows.at(row).key, field})));
+             Status bad = Status(Code::kInvalidArgument, reason)
+                              .At({"", std::nullopt, b.batch->rows.at(row).key, field});
+             Status status = [&] {
+               nb::gil_scoped_release released;
+               return l.loader->BookSkipped(*b.batch, row, std::move(bad));
+             }();
+             Check(status);
            })
       .def("drop_rows",
            [](NativeLoader&, NativeBatch& b, const std::vector<uint64_t>& rows) {

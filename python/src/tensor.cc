@@ -12,12 +12,16 @@ nb::dlpack::dtype ToDLPack(codec::DType dtype) {
   auto bits = static_cast<uint8_t>(codec::DTypeBytes(dtype) * 8);
   auto code = [&]() -> nb::dlpack::dtype_code {
     switch (dtype) {
-      case DType::kUint8: return nb::dlpack::dtype_code::UInt;
-      case DType::kBfloat16: return nb::dlpack::dtype_code::Bfloat;
+      case DType::kUint8:
+        return nb::dlpack::dtype_code::UInt;
+      case DType::kBfloat16:
+        return nb::dlpack::dtype_code::Bfloat;
       case DType::kFloat16:
       case DType::kFloat32:
-      case DType::kFloat64: return nb::dlpack::dtype_code::Float;
-      default: return nb::dlpack::dtype_code::Int;
+      case DType::kFloat64:
+        return nb::dlpack::dtype_code::Float;
+      default:
+        return nb::dlpack::dtype_code::Int;
     }
   }();
   return {static_cast<uint8_t>(code), bits, 1};

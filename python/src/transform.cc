@@ -18,7 +18,8 @@ struct NativeTransform {
   std::shared_ptr<const codec::Transform> transform;
 };
 
-Array Apply(const NativeTransform& self, nb::bytes data, uint64_t seed, uint64_t epoch, uint64_t id) {
+Array Apply(const NativeTransform& self, nb::bytes data, uint64_t seed, uint64_t epoch,
+            uint64_t id) {
   const codec::TensorSpec& spec = self.transform->output();
   auto memory = std::make_unique<AlignedBuffer>();
   Status status;

@@ -1,10 +1,11 @@
 #include "value_memory.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
-#include "headrace/base/mutex.h"
+#include "bytes_pool.h"
 
 namespace nb = nanobind;
 
@@ -12,54 +13,26 @@ namespace headrace::python {
 
 namespace {
 
-using BytesObjects = std::vector<PyObject*>;  // owned references
-
-// References whose owner was destroyed in a thread without the GIL.
-class DroppedReferences {
- public:
-  ~DroppedReferences() { Release(); }
-  void Add(std::vector<PyObject*> objects) {
-    MutexLock lock(&mu_);
-    objects_.insert(objects_.end(), objects.begin(), objects.end());
-  }
-  void Release() {  // with the GIL
-    std::vector<PyObject*> objects;
-    {
-      MutexLock lock(&mu_);
-      objects.swap(objects_);
-    }
-    for (PyObject* object : objects) Py_XDECREF(object);
-  }
-
- private:
-  Mutex mu_;
-  std::vector<PyObject*> objects_ HR_GUARDED_BY(mu_);
-};
-
 class BytesMemory final : public loader::ValueMemory {
  public:
+  explicit BytesMemory(uint64_t max_idle_bytes)
+      : pool_(std::make_shared<BytesPool>(max_idle_bytes)) {}
+
   bool Place(loader::Batch* batch) override {
     nb::gil_scoped_acquire acquired;
-    dropped_->Release();
-    std::shared_ptr<BytesObjects> owner(new BytesObjects, [dropped = dropped_](BytesObjects* o) {
-      if (PyGILState_Check())
-        for (PyObject* object : *o) Py_XDECREF(object);
-      else
-        dropped->Add(std::move(*o));
-      delete o;
+    pool_->Collect();
+    std::shared_ptr<Objects> owner(new Objects, [pool = pool_](Objects* objects) {
+      pool->Drop(std::move(*objects));
+      delete objects;
     });
     for (uint64_t r = 0; r < batch->num_rows; ++r) {
       loader::BatchRow& row = batch->rows[r];
       for (size_t v = 0; v < row.value_sizes.size(); ++v) {
-        PyObject* object =
-            PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(row.value_sizes[v]));
-        if (!object) {
-          PyErr_Clear();
-          return false;
-        }
+        BytesPool::Object object = pool_->Take(row.value_sizes[v]);
+        if (!object.object) return false;
         owner->push_back(object);
-        row.value_places[v] = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(object));
-        batch->owned_value_bytes += row.value_sizes[v];
+        row.value_places[v] = reinterpret_cast<std::byte*>(PyBytes_AS_STRING(object.object));
+        batch->owned_value_bytes += std::max<uint64_t>(object.capacity, row.value_sizes[v]);
       }
     }
     batch->value_owner = std::move(owner);
@@ -67,12 +40,15 @@ class BytesMemory final : public loader::ValueMemory {
   }
 
  private:
-  const std::shared_ptr<DroppedReferences> dropped_ = std::make_shared<DroppedReferences>();
+  using Objects = std::vector<BytesPool::Object>;
+  const std::shared_ptr<BytesPool> pool_;
 };
 
 }  // namespace
 
-std::shared_ptr<loader::ValueMemory> MakeBytesMemory() { return std::make_shared<BytesMemory>(); }
+std::shared_ptr<loader::ValueMemory> MakeBytesMemory(uint64_t max_idle_bytes) {
+  return std::make_shared<BytesMemory>(max_idle_bytes);
+}
 
 nb::object ValueObject(const loader::Batch& batch, const loader::BatchRow& row, size_t value) {
   Bytes data = row.values.at(value);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -35,9 +36,7 @@ def text_loader(path: Path, **settings: Any) -> headrace.Loader:
 # ---- order ----
 
 
-def test_order_is_what_the_program_prints(
-    texts: Path, run_headrace: Callable[..., str]
-) -> None:
+def test_order_is_what_the_program_prints(texts: Path, run_headrace: Callable[..., str]) -> None:
     loader = text_loader(texts, seed=3)
     keys_of(loader)
     printed = run_headrace(
@@ -59,7 +58,7 @@ def test_every_rank_and_world_size_give_the_same_global_batches(texts: Path) -> 
 
 def test_threads_memory_and_bad_luck_do_not_change_the_order(texts: Path) -> None:
     expected = keys_of(text_loader(texts))
-    for threads, memory in ((1, "64MiB"), (7, "64KiB"), (3, "16KiB")):
+    for threads, memory in ((1, "64MiB"), (7, "64KiB"), (3, "16KiB"), (1, "8KiB")):
         assert keys_of(text_loader(texts, threads=threads, memory_bytes=memory)) == expected
 
 
@@ -112,6 +111,29 @@ def test_fields_without_transform_are_bytes(texts: Path) -> None:
             assert txt == b"x" * (int(key) % 37)
 
 
+def test_bytes_that_are_kept_never_change(tmp_path: Path, run_headrace: Callable[..., str]) -> None:
+    rng = random.Random(3)
+    source = tmp_path / "source"
+    source.mkdir()
+    for i in range(300):
+        (source / f"{i:03}.bin").write_bytes(rng.randbytes(rng.randrange(0, 40_000)))
+    run_headrace("pack", source, tmp_path / "packed", "--quiet")
+    ds = headrace.open(tmp_path / "packed")
+    loader = ds.loader(batch_size=20, threads=2, memory_bytes="4MiB")
+    kept: list[tuple[str, bytes]] = []
+    for _ in range(4):
+        for batch in loader:
+            pairs = list(zip(batch["__key__"], batch["bin"], strict=True))
+            assert len({hash(value) for _, value in pairs}) > 1  # a hash that must not survive
+            kept += pairs[::3]
+    loader.close()
+    del loader, batch, pairs
+    for key, value in kept:
+        expected = (source / f"{key}.bin").read_bytes()
+        assert value == expected and hash(value) == hash(expected)
+        assert bytes(memoryview(value)) == expected
+
+
 @pytest.mark.parametrize("output", ["torch", "numpy", "tensor"])
 def test_tensor_fields(texts: Path, output: str) -> None:
     loader = text_loader(texts, transforms={"cls": T.label()}, output=output, fields=["cls"])
@@ -133,7 +155,9 @@ def test_arrays_share_memory_and_may_be_kept(photos: Path) -> None:
     kept = [(b["jpg"], b["jpg"].numpy().copy()) for b in loader]
     first = kept[0][0]
     assert torch.from_dlpack(first).data_ptr() == first.torch().data_ptr()
-    assert np.from_dlpack(first).ctypes.data == first.numpy().ctypes.data == first.torch().data_ptr()
+    assert (
+        np.from_dlpack(first).ctypes.data == first.numpy().ctypes.data == first.torch().data_ptr()
+    )
     loader.close()
     del loader
     gc.collect()
@@ -198,9 +222,7 @@ def test_resume_is_exact_through_several_stops_and_world_sizes(texts: Path) -> N
     stream: list[list[str]] = []
     state: dict[str, Any] | None = None
     for world, steps in ((4, 3), (2, 7), (3, 9), (1, 20), (8, 11)):
-        loaders = [
-            text_loader(texts, seed=4, rank=r, world_size=world) for r in range(world)
-        ]
+        loaders = [text_loader(texts, seed=4, rank=r, world_size=world) for r in range(world)]
         if state is not None:
             for loader in loaders:
                 loader.load_state_dict(state)
@@ -246,6 +268,26 @@ def test_uneven_ranks_agree_on_the_state(texts: Path) -> None:
     states = [loader.state_dict() for loader in loaders]
     assert (states[0]["epoch"], states[0]["next_position"]) == (1, 0)
     assert all(s == states[0] for s in states)
+
+
+def test_set_epoch_after_loading_a_state_of_that_epoch_keeps_its_position(texts: Path) -> None:
+    reference = text_loader(texts)
+    whole = [keys_of(reference), keys_of(reference), keys_of(reference)]
+    loader = text_loader(texts)
+    loader.set_epoch(1)
+    iterator = iter(loader)
+    for _ in range(9):
+        next(iterator)
+    again = text_loader(texts)
+    again.load_state_dict(loader.state_dict())
+    stream = []
+    for epoch in (1, 2):  # the loop of everyone who is used to DistributedSampler
+        again.set_epoch(epoch)
+        stream += keys_of(again)
+    assert stream == whole[1][9:] + whole[2]
+    again.load_state_dict(loader.state_dict())
+    again.set_epoch(0)
+    assert keys_of(again) == whole[0]
 
 
 def test_state_is_small_and_counts_delivered_batches(texts: Path) -> None:
@@ -360,6 +402,91 @@ def test_python_transform_that_raises_follows_the_policy(texts: Path) -> None:
         assert not any(int(k) % 50 == 7 for k in batch["__key__"])
 
 
+def test_a_fault_of_a_python_transform_has_its_place_and_its_line(
+    texts: Path, tmp_path: Path
+) -> None:
+    def odd(data: bytes) -> int:
+        if data == b"57":
+            raise ValueError("seven")
+        return int(data)
+
+    for policy, action in (("raise", "raised"), ("skip", "skipped"), ("replace", "replaced")):
+        quarantine = tmp_path / f"{policy}.jsonl"
+        loader = text_loader(
+            texts, transforms={"cls": odd}, on_error=policy, quarantine=quarantine, tail="pad"
+        )
+        if policy == "raise":
+            with pytest.raises(headrace.DataLossError, match="seven") as caught:
+                keys_of(loader)
+            assert caught.value.shard.endswith(".tar") and caught.value.offset is not None
+            assert (caught.value.key, caught.value.field) == ("0057", "cls")
+        else:
+            keys_of(loader)
+        line = json.loads(quarantine.read_text().splitlines()[0])
+        assert (line["key"], line["field"], line["action"]) == ("0057", "cls", action)
+        assert line["shard"].endswith(".tar") and line["offset"] is not None
+        assert loader.stats()["bad_samples"] == len(quarantine.read_text().splitlines())
+
+
+@pytest.mark.parametrize("output,kind", [("torch", torch.Tensor), ("numpy", np.ndarray)])
+def test_results_of_python_transforms_come_as_asked_for(
+    texts: Path, output: str, kind: type
+) -> None:
+    transforms = {"cls": int, "txt": lambda data: np.array([len(data)], np.int32)}
+    for batch in text_loader(texts, transforms=transforms, output=output):
+        assert isinstance(batch["cls"], kind) and isinstance(batch["txt"], kind)
+        assert batch["cls"].tolist() == [int(k) for k in batch["__key__"]]
+
+
+def test_bad_images_and_unusual_ones(tmp_path: Path) -> None:
+    import io
+
+    from PIL import Image
+
+    def encoded(kind: str, mode: str = "RGB") -> bytes:
+        out = io.BytesIO()
+        Image.linear_gradient("L").convert(mode).save(out, kind)
+        return out.getvalue()
+
+    good = {"plain": encoded("JPEG"), "png": encoded("PNG"), "gray": encoded("JPEG", "L")}
+    bomb = bytearray(good["plain"])
+    at = bomb.index(b"\xff\xc0")
+    bomb[at + 5 : at + 9] = b"\xff" * 4
+    bad = {
+        "text": b"This is not an image.",
+        "cut": good["plain"][: len(good["plain"]) // 3],
+        "empty": b"",
+        "bomb": bytes(bomb),
+    }
+    root = tmp_path / "images"
+    (root / "a").mkdir(parents=True)
+    for name, data in {**good, **bad}.items():
+        (root / "a" / f"{name}.jpg").write_bytes(data)
+    quarantine = tmp_path / "bad.jsonl"
+    ds = headrace.open(root)
+    batch = next(
+        iter(
+            ds.loader(
+                batch_size=7,
+                transforms={"jpg": T.imagenet_eval(64, dtype="uint8")},
+                fields=["jpg"],
+                on_error="skip",
+                quarantine=quarantine,
+                output="numpy",
+                shuffle=False,
+            )
+        )
+    )
+    names = [Path(k).name for k in batch["__key__"]]
+    assert sorted(names) == sorted(good)
+    lines = [json.loads(line) for line in quarantine.read_text().splitlines()]
+    assert {Path(line["key"]).name for line in lines} == set(bad)
+    assert all(line["reason"] and line["shard"] and line["field"] == "jpg" for line in lines)
+    pixels = dict(zip(names, batch["jpg"].astype(int), strict=True))
+    for name in ("png", "gray"):  # a PNG called .jpg, and one component
+        assert abs(pixels[name] - pixels["plain"]).max() <= 8
+
+
 def test_missing_field_is_named(texts: Path) -> None:
     with pytest.raises(headrace.NotFoundError, match=r"jpg.*cls"):
         text_loader(texts, transforms={"jpg": T.imagenet_train(8)})
@@ -422,6 +549,95 @@ print("ok")
 """
     done = run_script(body)
     assert done.stdout.strip() == "ok", done.stderr
+
+
+def test_state_and_stats_in_a_forked_child_say_so(texts: Path) -> None:
+    # Whatever the threads held at the moment of the fork: no call waits for a lock of theirs.
+    body = f"""
+import headrace, os, signal
+l = headrace.open({os.fspath(texts)!r}).loader(batch_size=4, threads=3)
+state = l.state_dict()
+i = iter(l)
+for n in range(40):
+    next(i)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        refused = 0
+        for call in (l.state_dict, l.stats, lambda: l.load_state_dict(state), lambda: iter(l)):
+            try:
+                call()
+            except headrace.StateError as e:
+                refused += "fork" in str(e)
+        l.close()
+        os._exit(0 if refused == 4 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+print("ok")
+"""
+    done = run_script(body)
+    assert done.stdout.strip() == "ok", done.stderr
+
+
+def test_threads_that_the_system_refused_are_started_by_the_next_try(texts: Path) -> None:
+    body = f"""
+import headrace, resource
+l = headrace.open({os.fspath(texts)!r}).loader(batch_size=4, threads=2)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (2 << 20), resource.RLIM_INFINITY))
+try:
+    iter(l)
+except headrace.BudgetError:
+    print("refused")
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+print(len(list(l)))
+"""
+    done = run_script(body, timeout=20)
+    assert done.stdout.split() == ["refused", "100"], done.stderr
+
+
+def test_a_batch_that_no_machine_can_hold_is_an_error(texts: Path) -> None:
+    body = f"""
+import headrace, resource
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.RLIM_INFINITY))
+l = headrace.open({os.fspath(texts)!r}).loader(batch_size=2**31, tail="pad", threads=2)
+try:
+    next(iter(l))
+except headrace.BudgetError as e:
+    print("memory_bytes" in str(e))
+"""
+    done = run_script(body, timeout=20)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_bytes_belong_to_the_loop_alone_once_the_batch_is_gone(texts: Path) -> None:
+    iterator = iter(text_loader(texts))
+    value = next(v for v in next(iterator)["txt"] if len(v) > 1)
+    gc.collect()
+    assert sys.getrefcount(value) == 2  # `value`, and the argument
+
+
+def test_a_loader_is_not_a_dataloader_that_a_launcher_would_shard_again(texts: Path) -> None:
+    loader = text_loader(texts)
+    assert not isinstance(loader, torch.utils.data.DataLoader)
+    assert not isinstance(loader, torch.utils.data.IterableDataset)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_few_shards_give_every_rank_as_many_batches(
+    tmp_path: Path, run_headrace: Callable[..., str], shards: int
+) -> None:
+    root = tmp_path / "source"
+    root.mkdir()
+    for i in range(60):
+        (root / f"{i:03}.cls").write_text(str(i))
+    run_headrace("pack", root, tmp_path / "d", "--shard-samples", str(60 // shards), "--quiet")
+    for world in (2, 4, 7):
+        ranks = [
+            keys_of(text_loader(tmp_path / "d", global_batch_size=14, rank=r, world_size=world))
+            for r in range(world)
+        ]
+        assert {len(r) for r in ranks} == {4}
+        assert len({k for r in ranks for b in r for k in b}) == 56
 
 
 def test_forks_while_threads_decode(photos: Path) -> None:
@@ -517,6 +733,12 @@ def test_stats_name_the_stages(photos: Path) -> None:
         ({"batch_size": 4, "threads": 0}, "threads"),
         ({"batch_size": 4, "seed": -1}, "seed"),
         ({"batch_size": 4, "lanes": 1000}, "lanes"),
+        ({"batch_size": 4, "lanes": 2**40}, "lanes"),
+        ({"batch_size": 2.5}, "global_batch_size"),
+        ({"batch_size": 4, "threads": 2**40}, "threads"),
+        ({"batch_size": 4, "memory_bytes": -1}, "memory_bytes"),
+        ({"batch_size": 4, "tail": None}, "tail"),
+        ({"batch_size": 4, "output": "jax"}, "output"),
         ({"batch_size": 401}, "drop"),
         ({"global_batch_size": 2, "rank": 0, "world_size": 4}, "world"),
     ],

@@ -8,7 +8,8 @@ Result<OnError> ParseOnError(std::string_view name) {
   if (name == "raise") return OnError::kRaise;
   if (name == "skip") return OnError::kSkip;
   if (name == "replace") return OnError::kReplace;
-  return Error(Code::kInvalidArgument, "on_error: expected raise, skip or replace, found '{}'", name);
+  return Error(Code::kInvalidArgument, "on_error: expected raise, skip or replace, found '{}'",
+               name);
 }
 
 bool IsSampleFault(const Status& status) {

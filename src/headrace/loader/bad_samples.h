@@ -42,9 +42,10 @@ bool IsSampleFault(const Status& status);
 // ends at the same place.
 class BadSampleBudget {
  public:
-  // `max_count` and `max_rate` (bad / delivered samples) of one run; the rate is looked at from 1,000
-  // samples on.
-  BadSampleBudget(uint64_t max_count, double max_rate) : max_count_(max_count), max_rate_(max_rate) {}
+  // `max_count` and `max_rate` (bad / delivered samples) of one run; the rate is looked at from
+  // 1,000 samples on.
+  BadSampleBudget(uint64_t max_count, double max_rate)
+      : max_count_(max_count), max_rate_(max_rate) {}
   // Books a delivered batch. kResourceExhausted, with the counts and the last reason, when a limit
   // is passed.
   Status Book(uint64_t num_samples, uint64_t num_bad, const Status* last_reason);

@@ -9,7 +9,8 @@ namespace headrace::loader {
 
 namespace {
 uint64_t AlignUp(uint64_t n) {
-  return (n + AlignedBuffer::kAlignment - 1) / AlignedBuffer::kAlignment * AlignedBuffer::kAlignment;
+  return (n + AlignedBuffer::kAlignment - 1) / AlignedBuffer::kAlignment *
+         AlignedBuffer::kAlignment;
 }
 
 uint64_t RowBytes(const ColumnSpec& column) {
@@ -109,7 +110,8 @@ void Batch::DropEmptyRows() {
     if (from != to) {
       std::swap(rows[from], rows[to]);
       for (size_t c = 0; c < tensors_.size(); ++c)
-        if (tensors_[c]) std::memcpy(TensorRow(c, to).data(), TensorRow(c, from).data(), row_bytes_[c]);
+        if (tensors_[c])
+          std::memcpy(TensorRow(c, to).data(), TensorRow(c, from).data(), row_bytes_[c]);
     }
     ++to;
   }
@@ -142,10 +144,11 @@ std::shared_ptr<Batch> BatchPool::Take() {
   if (!batch) batch = std::make_unique<Batch>(columns_, max_rows_);
   batch->Clear();
   // In a forked child the pool's lock may be held by a thread that does not exist: let go there.
-  return std::shared_ptr<Batch>(
-      batch.release(), [pool = shared_from_this(), born = ForkGeneration()](Batch* done) {
-        if (ForkGeneration() == born) pool->Give(std::unique_ptr<Batch>(done));
-      });
+  return std::shared_ptr<Batch>(batch.release(),
+                                [pool = shared_from_this(), born = ForkGeneration()](Batch* done) {
+                                  if (ForkGeneration() == born)
+                                    pool->Give(std::unique_ptr<Batch>(done));
+                                });
 }
 
 void BatchPool::Give(std::unique_ptr<Batch> batch) {

@@ -32,10 +32,10 @@ struct BatchRow {
   uint64_t sample_id = 0;  // of the sample that is really in the row (a substitute's, if replaced)
   uint32_t attempts = 0;   // substitutes tried so far
   std::string key;         // bytes
-  std::vector<Bytes> values;            // one per bytes column; data() null = the sample lacks it
+  std::vector<Bytes> values;             // one per bytes column; data() null = the sample lacks it
   std::vector<std::byte*> value_places;  // where each value is to be read to, once there is memory
   std::vector<uint64_t> value_sizes;     // planned size of each value
-  AlignedBuffer overflow;               // values of a substitute, which has other sizes than planned
+  AlignedBuffer overflow;  // values of a substitute, which has other sizes than planned
 };
 
 class Batch {
@@ -46,8 +46,8 @@ class Batch {
   static uint64_t FixedBytes(const std::vector<ColumnSpec>& columns, uint64_t max_rows);
 
   uint64_t epoch = 0;
-  uint64_t index = 0;  // of the global batch in its epoch
-  std::vector<BatchRow> rows;          // max_rows; the first num_rows are in use
+  uint64_t index = 0;          // of the global batch in its epoch
+  std::vector<BatchRow> rows;  // max_rows; the first num_rows are in use
   uint64_t num_rows = 0;
   std::vector<BadSample> bad_samples;  // in row order once delivered
   Status error;                        // of the first failed row
@@ -58,8 +58,8 @@ class Batch {
   void SwapMemory(Batch* other);
   // Gets the memory of the tensor columns unless it is there. False without memory.
   bool ReserveTensors();
-  // Memory of a tensor column, once reserved: max_rows x bytes of one row, rows contiguous, 64-byte aligned.
-  // Null for a bytes column.
+  // Memory of a tensor column, once reserved: max_rows x bytes of one row, rows contiguous, 64-byte
+  // aligned. Null for a bytes column.
   std::byte* TensorData(size_t column) const { return tensors_[column]; }
   MutableBytes TensorRow(size_t column, uint64_t row) const;
 
@@ -95,8 +95,8 @@ class Batch {
   AlignedBuffer arena_;
 };
 
-// Where the values of bytes columns are read to, when they are to end in memory of the consumer's own
-// kind (Python's bytes objects) without another copy.
+// Where the values of bytes columns are read to, when they are to end in memory of the consumer's
+// own kind (Python's bytes objects) without another copy.
 class ValueMemory {
  public:
   virtual ~ValueMemory() = default;

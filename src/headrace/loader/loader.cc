@@ -8,12 +8,13 @@
 #include "headrace/env/process.h"
 #include "headrace/loader/quarantine.h"
 #include "headrace/loader/row_loader.h"
+#include "headrace/loader/row_plan.h"
 
 namespace headrace::loader {
 
 namespace {
 
-constexpr size_t kMaxInFlight = 8;      // batches filled ahead, however small they are
+constexpr size_t kMaxInFlight = 8;  // batches filled ahead, however small they are
 constexpr uint64_t kMaxClaimedRows = 16;
 
 // A batch between planning and delivery. Guarded by LoaderImpl::mu_ but for the batch's rows, each
@@ -29,7 +30,8 @@ struct Slot {
   std::vector<std::pair<uint64_t, BadSample>> bad;  // with the row
 };
 
-// Runs `work` and turns an exhausted memory limit into a Status, so that no thread ends the process.
+// Runs `work` and turns an exhausted memory limit into a Status, so that no thread ends the
+// process.
 template <typename Work>
 Status GuardMemory(Work work) {
   try {
@@ -103,6 +105,7 @@ class LoaderImpl final : public Loader {
   Status Finish(Slot* slot);
   void BookDelivery(const Batch& batch) HR_EXCLUDES(mu_);
   Status BookBad(const std::vector<BadSample>& bad) HR_EXCLUDES(mu_);
+  Status PlaceFault(const BatchRow& row, Status reason);
   uint64_t InFlightBytes() const HR_REQUIRES(mu_);
   bool HeadIsReady() const HR_REQUIRES(mu_) {
     return !in_flight_.empty() && in_flight_.front()->rows_left == 0;
@@ -120,7 +123,7 @@ class LoaderImpl final : public Loader {
   BadSampleBudget budget_;  // under consumer_mu_
   const uint64_t fork_generation_;
   StageRecorder consumer_recorder_;
-  std::unique_ptr<RowLoader> consumer_loader_;  // for LoadSubstitute
+  std::unique_ptr<RowLoader> consumer_loader_;  // for the consumer's bad rows
 
   std::atomic<bool> stopping_{false};
   Context worker_context_{Context::Clock::time_point::max(), &stopping_};
@@ -191,9 +194,8 @@ void LoaderImpl::Restart(uint64_t epoch, uint64_t batch) {
 Status LoaderImpl::Begin(uint64_t epoch, uint64_t position) {
   HR_RETURN_IF_ERROR(CheckUsable());
   if (position % plan_.global_batch() != 0)
-    return Error(Code::kInvalidArgument,
-                 "position {} is not a multiple of the global batch of {}", position,
-                 plan_.global_batch());
+    return Error(Code::kInvalidArgument, "position {} is not a multiple of the global batch of {}",
+                 position, plan_.global_batch());
   MutexLock consumer(&consumer_mu_);
   uint64_t batch = position / plan_.global_batch();
   begin_ns_ = last_return_ns_ = NowNanos();
@@ -330,8 +332,8 @@ uint64_t LoaderImpl::InFlightBytes() const {
 
 // Waits until the batch fits into the memory budget, with room for one more that the consumer gives
 // back, then gets its memory (that of the values may be left to the consumer's thread). Loads rows
-// meanwhile: the batches before this one may wait for nobody else. False when the batch is no longer
-// wanted or can never fit.
+// meanwhile: the batches before this one may wait for nobody else. False when the batch is no
+// longer wanted or can never fit.
 bool LoaderImpl::Admit(Worker* worker, uint64_t generation, Slot* slot) {
   while (true) {
     Claim claim;
@@ -363,8 +365,7 @@ bool LoaderImpl::GetMemory(Slot* slot) {
   if (have && !(options_.value_memory && has_values_))
     have = slot->has_memory = slot->batch->PlaceValuesInArena();
   if (!have)
-    plan_error_ =
-        Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", slot->bytes);
+    plan_error_ = Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", slot->bytes);
   return have;
 }
 
@@ -372,9 +373,8 @@ void LoaderImpl::LoadRows(Worker* worker, const Claim& claim) {
   Batch* batch = claim.slot->batch.get();
   for (uint64_t r = claim.first; r < claim.last; ++r) {
     std::vector<BadSample> bad;
-    Status status = GuardMemory([&] {
-      return worker->loader->Load(batch, r, options_.order.seed, &bad, worker_context_);
-    });
+    Status status = GuardMemory(
+        [&] { return worker->loader->Load(batch, r, options_.order.seed, &bad, worker_context_); });
     if (status.ok() && bad.empty()) continue;
     MutexLock lock(&mu_);
     for (BadSample& sample : bad) claim.slot->bad.emplace_back(r, std::move(sample));
@@ -509,12 +509,19 @@ LoaderState LoaderImpl::state() const {
 Status LoaderImpl::LoadSubstitute(Batch* batch, uint64_t r, Status reason, const Context& ctx) {
   HR_RETURN_IF_ERROR(CheckUsable());
   MutexLock consumer(&consumer_mu_);
-  if (!consumer_loader_) consumer_loader_ = std::make_unique<RowLoader>(rows_, &consumer_recorder_);
+  reason = PlaceFault(batch->rows[r], std::move(reason));
   std::vector<BadSample> bad;
   Status status =
       consumer_loader_->LoadSubstitute(batch, r, options_.order.seed, std::move(reason), &bad, ctx);
-  HR_RETURN_IF_ERROR(BookBad(bad));
-  return status;
+  Status booked = BookBad(bad);
+  return status.ok() ? booked : status;
+}
+
+// Adds where the field that the consumer found bad lies.
+Status LoaderImpl::PlaceFault(const BatchRow& row, Status reason) {
+  if (!consumer_loader_) consumer_loader_ = std::make_unique<RowLoader>(rows_, &consumer_recorder_);
+  Location where = consumer_loader_->Where(row.sample_id, reason.location().field);
+  return std::move(reason).At(std::move(where));
 }
 
 // Books bad samples of a batch that was delivered already.
@@ -531,7 +538,8 @@ Status LoaderImpl::BookSkipped(const Batch& batch, uint64_t r, Status reason) {
   MutexLock consumer(&consumer_mu_);
   const BatchRow& row = batch.rows[r];
   std::vector<BadSample> bad;
-  bad.push_back({batch.epoch, row.position, row.sample_id, std::nullopt, std::move(reason)});
+  bad.push_back(
+      {batch.epoch, row.position, row.sample_id, std::nullopt, PlaceFault(row, std::move(reason))});
   return BookBad(bad);
 }
 
@@ -559,31 +567,6 @@ void LoaderImpl::Close() {
   MutexLock lock(&mu_);
   in_flight_.clear();
   pool_->Shrink();
-}
-
-// ---- making one ----
-
-Result<std::shared_ptr<RowPlan>> MakeRowPlan(std::shared_ptr<const dataset::Dataset> dataset,
-                                             const LoaderOptions& options) {
-  auto plan = std::make_shared<RowPlan>();
-  for (const LoaderOptions::Column& column : options.columns) {
-    HR_ASSIGN_OR_RETURN(dataset::FieldId field, dataset->FindField(column.field));
-    ColumnSpec spec{column.field, nullptr};
-    if (!column.transform_json.empty()) {
-      HR_ASSIGN_OR_RETURN(spec.transform, codec::CreateTransform(column.transform_json));
-    }
-    plan->columns.push_back(std::move(spec));
-    plan->column_fields.push_back(field);
-    plan->required.push_back(column.required);
-  }
-  std::vector<uint64_t> sizes;
-  for (const dataset::ShardInfo& shard : dataset->shards()) sizes.push_back(shard.num_samples);
-  HR_ASSIGN_OR_RETURN(Order order, Order::Create(sizes, dataset->version(), options.order));
-  plan->order = std::make_shared<const Order>(std::move(order));
-  plan->on_error = options.on_error;
-  plan->read.verify_checksums = options.verify_checksums;
-  plan->dataset = std::move(dataset);
-  return plan;
 }
 
 }  // namespace

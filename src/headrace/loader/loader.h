@@ -1,11 +1,11 @@
 // The loader: native threads that read, check, decode and transform the samples of a known order
 // into batches ahead of their use, and hand them over in order.
 //
-// For one consumer: Begin, Next, LoadSubstitute and BookSkipped go one by one, whichever threads call
-// them; state(), stats() and Close() may be called from any thread at any time. No Python, no worker
-// process, no metadata per sample. After a fork the object does not work in the child: calls that
-// return a Status say so, state() and stats() must not be made (see InForkedChild), and destroying it
-// there is harmless.
+// For one consumer: Begin, Next, LoadSubstitute and BookSkipped go one by one, whichever threads
+// call them; state(), stats() and Close() may be called from any thread at any time. No Python, no
+// worker process, no metadata per sample. After a fork the object does not work in the child: calls
+// that return a Status say so, state() and stats() must not be made (see InForkedChild), and
+// destroying it there is harmless.
 #pragma once
 
 #include <memory>
@@ -30,8 +30,8 @@ struct LoaderOptions {
   uint32_t rank = 0;
   Tail tail = Tail::kDrop;
   int threads = 1;  // worker threads, >= 1; the consumer's thread only waits
-  // Bytes of batches being filled or waiting, and of the threads' buffers. Batches in the consumer's
-  // hands are the consumer's.
+  // Bytes of batches being filled or waiting, and of the threads' buffers. Batches in the
+  // consumer's hands are the consumer's.
   uint64_t memory_bytes = uint64_t{128} << 20;
 
   struct Column {
@@ -76,15 +76,15 @@ class Loader {
  public:
   // Starts no thread. kInvalidArgument / kNotFound for options that make no sense for this dataset.
   static Result<LoaderPtr> Create(std::shared_ptr<const dataset::Dataset> dataset,
-                                                LoaderOptions options);
+                                  LoaderOptions options);
   virtual ~Loader() = default;  // as Close()
 
   virtual const std::vector<ColumnSpec>& columns() const = 0;
   virtual const BatchPlan& plan() const = 0;
   virtual const LoaderOptions& options() const = 0;  // with the order's defaults filled in
 
-  // Goes to a position of an epoch (a multiple of the global batch). The next Next() gives the batch
-  // that starts there. Cheap when the loader is there already.
+  // Goes to a position of an epoch (a multiple of the global batch). The next Next() gives the
+  // batch that starts there. Cheap when the loader is there already.
   virtual Status Begin(uint64_t epoch, uint64_t position) = 0;
 
   // Returns the next batch, or null at the end of the epoch. Waits until ctx's deadline
@@ -96,8 +96,9 @@ class Loader {
   // Where the run stands: behind the last batch that Next() gave.
   virtual LoaderState state() const = 0;
 
-  // Puts the next substitute into row `r` of a delivered batch, because the caller found the row bad
-  // (on_error = replace). Counts as a bad sample.
+  // Treats row `r` of a delivered batch as bad because the caller found it so: puts the next
+  // substitute in (on_error = replace), else returns `reason` with its place. Counts as a bad
+  // sample.
   virtual Status LoadSubstitute(Batch* batch, uint64_t r, Status reason, const Context& ctx) = 0;
   // Books a row that the caller dropped (on_error = skip). kResourceExhausted as Next.
   virtual Status BookSkipped(const Batch& batch, uint64_t r, Status reason) = 0;

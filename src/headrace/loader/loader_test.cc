@@ -63,9 +63,8 @@ std::vector<std::vector<uint64_t>> Epoch(Loader* loader, uint64_t epoch, uint64_
 TEST(Loader, GivesTheOrderOfThePlan) {
   TinyDataset data({40, 13, 0, 77, 5, 61});
   auto loader = Make(data, Options(8));
-  Order order =
-      *Order::Create(std::vector<uint64_t>{40, 13, 0, 77, 5, 61}, data.Open()->version(),
-                     loader->options().order);
+  Order order = *Order::Create(std::vector<uint64_t>{40, 13, 0, 77, 5, 61}, data.Open()->version(),
+                               loader->options().order);
   for (uint64_t epoch : {0, 1, 5}) {
     EpochOrder expected = order.ForEpoch(epoch);
     auto batches = Epoch(loader.get(), epoch);
@@ -146,8 +145,7 @@ TEST(Loader, SkipShortensTheBatchAndMovesNoOther) {
   LoaderOptions options = Options(10);
   options.on_error = OnError::kSkip;
   auto found = Epoch(Make(data, options).get(), 0);
-  for (auto& batch : good)
-    std::erase_if(batch, [](uint64_t id) { return id == 11 || id == 12; });
+  for (auto& batch : good) std::erase_if(batch, [](uint64_t id) { return id == 11 || id == 12; });
   EXPECT_EQ(found, good);
 }
 

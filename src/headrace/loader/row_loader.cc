@@ -82,8 +82,8 @@ Status RowLoader::LoadSubstitute(Batch* batch, uint64_t r, uint64_t seed, Status
       fmt::format("{} substitutes in a row were bad as well; the last one", kMaxSubstitutes));
 }
 
-Status RowLoader::LoadSample(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed, bool planned,
-                             const Context& ctx) {
+Status RowLoader::LoadSample(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed,
+                             bool planned, const Context& ctx) {
   if (!tensor_fields_.empty() || !has_values_)
     HR_RETURN_IF_ERROR(LoadTensors(batch, r, sample_id, seed, ctx));
   if (has_values_) HR_RETURN_IF_ERROR(LoadValues(batch, r, sample_id, planned, ctx));
@@ -104,6 +104,16 @@ Status RowLoader::MissingField(const dataset::SampleView& sample, size_t column)
   const std::string& name = plan_->columns[column].field;
   return Error(Code::kNotFound, "the sample has no field '{}'; it has: {}", name, found)
       .At({std::string(sample.shard), std::nullopt, std::string(sample.key), name});
+}
+
+Location RowLoader::Where(uint64_t sample_id, std::string_view field) {
+  Result<dataset::SampleView> sample = reader_->Locate(sample_id);
+  if (!sample.ok()) return sample.status().location();
+  Location where{std::string(sample->shard), std::nullopt, std::string(sample->key),
+                 std::string(field)};
+  for (const dataset::FieldEntry& entry : sample->entries)
+    if (plan_->dataset->fields()[entry.field] == field) where.offset = entry.offset;
+  return where;
 }
 
 Status RowLoader::LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed,
@@ -130,8 +140,8 @@ Status RowLoader::LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint
     if (entry) offset = entry->offset + offset.value_or(0);
     Status placed(status.code() == Code::kResourceExhausted ? Code::kDataLoss : status.code(),
                   std::string(status.message()));
-    return std::move(placed).At({std::string(sample.shard), offset, std::string(sample.key),
-                                 plan_->columns[c].field});
+    return std::move(placed).At(
+        {std::string(sample.shard), offset, std::string(sample.key), plan_->columns[c].field});
   }
   return OkStatus();
 }

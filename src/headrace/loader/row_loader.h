@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "headrace/base/context.h"
@@ -32,8 +33,8 @@ class RowLoader {
  public:
   RowLoader(std::shared_ptr<const RowPlan> plan, StageRecorder* recorder);
 
-  // Writes how many bytes the row's values take to row->value_sizes. A sample that cannot be located
-  // counts 0 and is left for Load to report.
+  // Writes how many bytes the row's values take to row->value_sizes. A sample that cannot be
+  // located counts 0 and is left for Load to report.
   void Measure(BatchRow* row);
 
   // Loads row `r` under the plan's policy. Afterwards the row is kLoaded, kSkipped or kFailed; what
@@ -45,12 +46,16 @@ class RowLoader {
   Status LoadSubstitute(Batch* batch, uint64_t r, uint64_t seed, Status reason,
                         std::vector<BadSample>* bad, const Context& ctx);
 
+  // Where a field of a sample lies.
+  Location Where(uint64_t sample_id, std::string_view field);
+
   uint64_t memory_bytes() const { return reader_->memory_bytes() + scratch_.memory_bytes(); }
 
  private:
   Status LoadSample(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed, bool planned,
                     const Context& ctx);
-  Status LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed, const Context& ctx);
+  Status LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed,
+                     const Context& ctx);
   Status LoadValues(Batch* batch, uint64_t r, uint64_t sample_id, bool planned, const Context& ctx);
   Status MissingField(const dataset::SampleView& sample, size_t column) const;
   void BookReadCost();

@@ -18,8 +18,8 @@ namespace headrace::loader {
 class SampleAccess {
  public:
   // Fails as Dataset::Open.
-  static Result<std::unique_ptr<SampleAccess>> Open(const std::string& path, uint32_t max_open_files,
-                                                    bool verify_checksums);
+  static Result<std::unique_ptr<SampleAccess>> Open(const std::string& path,
+                                                    uint32_t max_open_files, bool verify_checksums);
   SampleAccess(std::shared_ptr<const dataset::Dataset> dataset, bool verify_checksums);
   ~SampleAccess();
 
