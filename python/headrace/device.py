@@ -6,12 +6,21 @@ Not verified on a GPU: written against PyTorch's documented stream rules and tes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from headrace.loader import Loader
+    from headrace.loader import EpochIterator, Loader
 
 Batch = dict[str, Any]
+
+
+class _Sent(NamedTuple):
+    """A batch on its way, or the error that stands in its place."""
+
+    batch: Batch
+    state: str  # of the loader behind it
+    ready: Any  # event of the copy
+    error: Exception | None
 
 
 class DeviceCopier:
@@ -31,30 +40,31 @@ class DeviceCopier:
         # State behind the last batch that the consumer got; the loader itself is one ahead.
         self.state: str | None = None
 
-    def iterate(self, batches: Iterator[Batch], loader: Loader) -> Iterator[Batch]:
-        """Yield the batches on the device, the next one already under way."""
+    def iterate(self, batches: EpochIterator, loader: Loader) -> Iterator[Batch]:
+        """Return an iterator of the batches on the device, the next one already under way."""
         self.state = loader._native.state_json()
-        ahead = self._send(batches, loader)
-        while ahead is not None:
-            batch, state, ready = ahead
-            ahead = self._send(batches, loader)
-            self._wait(batch, ready)
-            self.state = state
-            yield batch
-        self.state = None
+        return _DeviceIterator(self, batches, loader)
 
-    def _send(self, batches: Iterator[Batch], loader: Loader) -> tuple[Batch, str, Any] | None:
+    def send(self, batches: EpochIterator, loader: Loader) -> _Sent | None:
+        """Take the next batch, or its error, and start its copy. None at the end."""
+        try:
+            sent = self._send(batches, loader)
+        except Exception as error:
+            return _Sent({}, loader._native.state_json(), None, error)
+        return sent
+
+    def _send(self, batches: EpochIterator, loader: Loader) -> _Sent | None:
         batch = next(batches, None)
         if batch is None:
             return None
         state = loader._native.state_json()
         if self._stream is None:
-            return {k: self._move(v) for k, v in batch.items()}, state, None
+            return _Sent({k: self._move(v) for k, v in batch.items()}, state, None, None)
         with self._torch.cuda.stream(self._stream):
             moved = {k: self._move(v) for k, v in batch.items()}
             ready = self._torch.cuda.Event()
             ready.record(self._stream)
-        return moved, state, ready
+        return _Sent(moved, state, ready, None)
 
     def _move(self, value: Any) -> Any:
         if not isinstance(value, self._torch.Tensor):
@@ -63,7 +73,8 @@ class DeviceCopier:
             return value.to(self._device)
         return value.pin_memory().to(self._device, non_blocking=True)
 
-    def _wait(self, batch: Batch, ready: Any) -> None:
+    def wait(self, batch: Batch, ready: Any) -> None:
+        """Make the consumer's stream wait for a batch."""
         if self._stream is None:
             return
         current = self._torch.cuda.current_stream(self._device)
@@ -71,3 +82,36 @@ class DeviceCopier:
         for value in batch.values():
             if isinstance(value, self._torch.Tensor):
                 value.record_stream(current)
+
+
+class _DeviceIterator(Iterator[Batch]):
+    """One pass over an epoch, a batch ahead of the consumer."""
+
+    def __init__(self, copier: DeviceCopier, batches: EpochIterator, loader: Loader) -> None:
+        self._copier = copier
+        self._batches = batches
+        self._loader = loader
+        self._ahead: _Sent | None = None
+        self._begun = self._done = False
+
+    def __next__(self) -> Batch:
+        if self._done:
+            raise StopIteration
+        self._batches.check_current()
+        if not self._begun:
+            self._ahead = self._copier.send(self._batches, self._loader)
+            self._begun = True
+        sent = self._ahead
+        if sent is None:
+            self._done = True
+            self._copier.state = None
+            raise StopIteration
+        self._ahead = self._copier.send(self._batches, self._loader)
+        self._copier.state = sent.state
+        if sent.error is not None:
+            raise sent.error
+        self._copier.wait(sent.batch, sent.ready)
+        return sent.batch
+
+    def __len__(self) -> int:
+        return len(self._loader)

@@ -37,6 +37,40 @@ def test_batches_are_the_same_and_the_state_counts_delivered_ones(texts: Path) -
     assert [b["cls"].tolist() for b in again] == expected[10:]
 
 
+def test_an_error_comes_in_its_turn_and_the_loop_may_go_on(texts: Path) -> None:
+    def odd(data: bytes) -> int:
+        if data == bad:
+            raise ValueError("odd")
+        return int(data)
+
+    plain = headrace.open(texts).loader(batch_size=16, transforms={"cls": T.label()})
+    expected = [b["cls"].tolist() for b in plain]
+    bad = str(expected[7][3]).encode()
+    loader = headrace.open(texts).loader(batch_size=16, device="cpu", transforms={"cls": odd})
+    iterator = iter(loader)
+    for n in range(7):
+        assert next(iterator)["cls"].tolist() == expected[n]
+        assert loader.state_dict()["next_position"] == 16 * (n + 1)
+    with pytest.raises(headrace.DataLossError, match="odd"):
+        next(iterator)
+    assert loader.state_dict()["next_position"] == 16 * 8
+    assert [b["cls"].tolist() for b in iterator] == expected[8:]
+
+
+def test_a_new_iterator_begins_at_once_and_ends_the_old_one(texts: Path) -> None:
+    loader = loader_on(texts, "cpu")
+    old = iter(loader)
+    next(old)
+    loader.load_state_dict({**loader.state_dict(), "next_position": 160})
+    new = iter(loader)
+    assert loader.state_dict()["next_position"] == 160
+    with pytest.raises(headrace.StateError, match="newer"):
+        next(old)
+    assert loader.state_dict()["next_position"] == 160
+    next(new)
+    assert loader.state_dict()["next_position"] == 176
+
+
 class FakeStream:
     def __init__(self, log: list[str], name: str) -> None:
         self.log, self.name = log, name
