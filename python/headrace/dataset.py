@@ -162,6 +162,8 @@ class Dataset(Sequence[Sample]):
         return self._native.key(_checked_index(index, len(self)))
 
     def _read(self, index: int) -> Sample:
+        if self._fields == []:  # to the native module that means all
+            return {"__key__": self._native.key(index)}
         key, sample = self._native.read(index, self._fields or [])
         sample["__key__"] = key
         return sample

@@ -242,7 +242,8 @@ class Loader:
             if transform is None:
                 batch[name] = made[name]
             else:
-                batch[name] = self._convert(Tensor(native.tensor(column), transform.dtype))
+                shape = (native.num_rows, *transform.shape)
+                batch[name] = self._convert(Tensor(native.tensor(column), shape, transform.dtype))
         batch["__key__"] = native.keys()
         return batch
 

@@ -20,16 +20,17 @@ class Tensor:
     after the last array that shares it is gone.
     """
 
-    __slots__ = ("_array", "_dtype")
+    __slots__ = ("_array", "_dtype", "_shape")
 
-    def __init__(self, array: Any, dtype: str) -> None:
+    def __init__(self, array: Any, shape: tuple[int, ...], dtype: str) -> None:
         self._array = array
+        self._shape = shape
         self._dtype = dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the dimensions."""
-        return tuple(self._array.shape)
+        return self._shape
 
     @property
     def dtype(self) -> str:

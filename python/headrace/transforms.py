@@ -47,7 +47,8 @@ class NativeTransform:
 
     def __call__(self, data: bytes, *, seed: int = 0, epoch: int = 0, sample_id: int = 0) -> Tensor:
         """Transform one field's bytes. Raises DataLossError for what cannot be decoded."""
-        return Tensor(self._compiled.apply(data, seed, epoch, sample_id), self.dtype)
+        array = self._compiled.apply(data, seed, epoch, sample_id)
+        return Tensor(array, self.shape, self.dtype)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NativeTransform) and self._description == other._description

@@ -59,6 +59,11 @@ def test_only_named_fields_are_read(photos: Path) -> None:
         headrace.open(photos, fields=["png"])
 
 
+def test_no_field_is_a_choice_too(photos: Path) -> None:
+    ds = headrace.open(photos, fields=[])
+    assert ds.fields == [] and ds[3] == {"__key__": headrace.open(photos).key(3)}
+
+
 def test_pickle_is_small_and_works(photos: Path) -> None:
     ds = headrace.open(photos)
     data = pickle.dumps(ds)

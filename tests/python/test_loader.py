@@ -145,6 +145,23 @@ def test_tensor_fields(texts: Path, output: str) -> None:
         assert str(np.asarray(batch["cls"]).dtype) == "int64"
 
 
+def test_a_tensor_tells_its_shape_without_any_framework(photos: Path) -> None:
+    body = f"""
+import headrace, sys
+from headrace import transforms as T
+ds = headrace.open({os.fspath(photos)!r})
+image = T.imagenet_train(32, dtype="bfloat16")
+for batch in ds.loader(batch_size=7, transforms={{"jpg": image, "cls": T.label()}}):
+    t = batch["jpg"]
+    assert (t.shape, len(t), t.dtype) == ((7, 3, 32, 32), 7, "bfloat16"), t
+    assert "(7, 3, 32, 32)" in repr(t) and batch["cls"].shape == (7,)
+    assert image(ds[0]["jpg"]).shape == (3, 32, 32)
+print("numpy" in sys.modules or "torch" in sys.modules)
+"""
+    done = run_script(body)
+    assert done.stdout.strip() == "False", done.stderr
+
+
 def test_arrays_share_memory_and_may_be_kept(photos: Path) -> None:
     loader = headrace.open(photos).loader(
         batch_size=6,
@@ -374,6 +391,31 @@ def test_skip_and_replace_move_no_other(damaged: tuple[Path, set[str]], photos: 
     lines = [json.loads(line) for line in quarantine.read_text().splitlines()]
     assert {line["key"] for line in lines} >= bad
     assert all(line["action"] == "replaced" and line["shard"] for line in lines)
+
+
+@pytest.mark.parametrize("policy", ["skip", "replace"])
+def test_resume_with_bad_samples_and_another_world_size(
+    damaged: tuple[Path, set[str]], policy: str
+) -> None:
+    def loaders(world: int) -> list[headrace.Loader]:
+        return [
+            headrace.open(damaged[0]).loader(
+                global_batch_size=12, on_error=policy, rank=r, world_size=world, fields=["jpg"]
+            )
+            for r in range(world)
+        ]
+
+    whole = [sorted(keys) for keys in keys_of(loaders(1)[0])]
+    for stop in range(len(whole)):
+        first = loaders(2)
+        iterators = [iter(loader) for loader in first]
+        stream = [sorted(k for i in iterators for k in next(i)["__key__"]) for _ in range(stop)]
+        second = loaders(3)
+        for loader in second:
+            loader.load_state_dict(first[1].state_dict())
+        parts = [keys_of(loader) for loader in second]
+        stream += [sorted(k for part in b for k in part) for b in zip(*parts, strict=True)]
+        assert stream == whole
 
 
 def test_budget_ends_the_run(damaged: tuple[Path, set[str]]) -> None:
@@ -687,6 +729,27 @@ def test_several_loaders_and_a_context_manager(texts: Path) -> None:
             assert x["__key__"] == y["__key__"]
     with pytest.raises(headrace.CancelledError):
         next(iter(a))
+
+
+def test_several_processes_on_one_dataset(texts: Path) -> None:
+    body = (
+        "import headrace, json, os\n"
+        f"l = headrace.open({os.fspath(texts)!r}).loader(global_batch_size=30, threads=2)\n"
+        "print(json.dumps([b['__key__'] for b in l]))"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", body],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "3"},
+        )
+        for rank in range(3)
+    ]
+    ranks = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    whole = keys_of(text_loader(texts, global_batch_size=30))
+    for b, batch in enumerate(whole):
+        assert sorted(k for rank in ranks for k in rank[b]) == sorted(batch)
 
 
 def test_a_new_iterator_ends_the_old_one(texts: Path) -> None:

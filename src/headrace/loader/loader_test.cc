@@ -193,6 +193,20 @@ TEST(Loader, BudgetOfBadSamplesEndsTheRun) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("max_bad_samples=5"));
 }
 
+TEST(BadSampleBudget, RateCountsFromAThousandSamplesOn) {
+  BadSampleBudget budget(/*max_count=*/1000, /*max_rate=*/0.01);
+  Status reason = Error(Code::kDataLoss, "the fault");
+  EXPECT_TRUE(budget.Book(999, 50, &reason).ok());
+  EXPECT_TRUE(budget.Book(500, 0, nullptr).ok());
+  Status over = budget.Book(500, 1, &reason);
+  EXPECT_EQ(over.code(), Code::kResourceExhausted);
+  EXPECT_THAT(over.ToString(), HasSubstr("51 of 1999"));
+  EXPECT_THAT(over.ToString(), HasSubstr("the fault"));
+  BadSampleBudget patient(1000, 0.01);
+  EXPECT_TRUE(patient.Book(5000, 50, &reason).ok());
+  EXPECT_FALSE(patient.Book(10, 1, &reason).ok());
+}
+
 TEST(Loader, MemoryTooSmallForOneBatchSaysSo) {
   TinyDataset data({100});
   LoaderOptions options = Options(50);
