@@ -523,7 +523,9 @@ def test_bad_images_and_unusual_ones(tmp_path: Path) -> None:
     assert sorted(names) == sorted(good)
     lines = [json.loads(line) for line in quarantine.read_text().splitlines()]
     assert {Path(line["key"]).name for line in lines} == set(bad)
-    assert all(line["reason"] and line["shard"] and line["field"] == "jpg" for line in lines)
+    for line in lines:
+        assert line["reason"] and line["field"] == "jpg" and line["offset"] is not None
+        assert line["shard"] == f"{root}/{line['key']}.jpg"
     pixels = dict(zip(names, batch["jpg"].astype(int), strict=True))
     for name in ("png", "gray"):  # a PNG called .jpg, and one component
         assert abs(pixels[name] - pixels["plain"]).max() <= 8

@@ -108,7 +108,9 @@ TEST(FolderSource, ChangedFilesAreFound) {
   EXPECT_EQ(reader->Read(2, {}, Context()).status().code(), Code::kNotFound);
   ASSERT_TRUE(reader->Read(3, {}, Context()).ok());
   Put(&fs, "/f/c/4.bin", "54321");
-  EXPECT_THAT(reader->Read(3, {}, Context()).status().ToString(), HasSubstr("wrong checksum"));
+  Status changed = reader->Read(3, {}, Context()).status();
+  EXPECT_THAT(changed.ToString(), HasSubstr("wrong checksum"));
+  EXPECT_EQ(changed.location().file, "/f/c/4.bin");
 }
 
 TEST(FolderSource, LinksAreFollowedAndLoopsAreNot) {

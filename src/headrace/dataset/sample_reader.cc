@@ -27,6 +27,7 @@ class OpenSampleReader : public SampleReader {
   Result<SampleView> Read(uint64_t sample_id, std::span<const FieldId> wanted,
                           const Context& ctx) override;
   Status ReadField(const FieldEntry& entry, MutableBytes out, const Context& ctx) override;
+  Location Where(const FieldEntry& entry) const override;
   const Cost& last_cost() const override { return cost_; }
   uint64_t memory_bytes() const override;
 
@@ -82,16 +83,25 @@ class OpenSampleReader : public SampleReader {
 
 Status OpenSampleReader::Place(Status status, uint32_t entry) const {
   if (status.ok()) return status;
+  if (entry < entries_.size()) return std::move(status).At(Where(entries_[entry]));
+  return std::move(status).At({.file = dataset_->shards()[shard_].name,
+                               .offset = {},
+                               .key = std::string(sample_.key),
+                               .field = {}});
+}
+
+Location OpenSampleReader::Where(const FieldEntry& entry) const {
   Location location{.file = dataset_->shards()[shard_].name,
                     .offset = {},
                     .key = std::string(sample_.key),
-                    .field = {}};
-  if (entry < entries_.size()) {
-    location.field = dataset_->fields()[entries_[entry].field];
-    if (state_->index->kind() == ShardKind::kTar && !entries_[entry].in_index)
-      location.offset = entries_[entry].offset;
-  }
-  return std::move(status).At(std::move(location));
+                    .field = dataset_->fields()[entry.field]};
+  if (entry.in_index) return location;
+  location.offset = entry.offset;
+  if (state_->index->kind() == ShardKind::kTar) return location;
+  for (size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].field == entry.field)
+      location.file = JoinPath(dataset_->data_folder(), sample_.fields[i].value);
+  return location;
 }
 
 Status OpenSampleReader::Fault(Code code, uint32_t entry, std::string message) const {

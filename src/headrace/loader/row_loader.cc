@@ -109,11 +109,9 @@ Status RowLoader::MissingField(const dataset::SampleView& sample, size_t column)
 Location RowLoader::Where(uint64_t sample_id, std::string_view field) {
   Result<dataset::SampleView> sample = reader_->Locate(sample_id);
   if (!sample.ok()) return sample.status().location();
-  Location where{std::string(sample->shard), std::nullopt, std::string(sample->key),
-                 std::string(field)};
   for (const dataset::FieldEntry& entry : sample->entries)
-    if (plan_->dataset->fields()[entry.field] == field) where.offset = entry.offset;
-  return where;
+    if (plan_->dataset->fields()[entry.field] == field) return reader_->Where(entry);
+  return {std::string(sample->shard), std::nullopt, std::string(sample->key), std::string(field)};
 }
 
 Status RowLoader::LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed,
@@ -135,13 +133,12 @@ Status RowLoader::LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint
                                                        batch->TensorRow(c, r));
     if (status.ok()) continue;
     const dataset::FieldEntry* entry = FindEntry(sample, plan_->column_fields[c]);
-    // The codec counts from the start of the field; a person looks for a place in the shard.
-    std::optional<uint64_t> offset = status.location().offset;
-    if (entry) offset = entry->offset + offset.value_or(0);
+    // The codec counts from the start of the field; a person looks for a place in the file.
+    Location where = reader_->Where(*entry);
+    if (where.offset) *where.offset += status.location().offset.value_or(0);
     Status placed(status.code() == Code::kResourceExhausted ? Code::kDataLoss : status.code(),
                   std::string(status.message()));
-    return std::move(placed).At(
-        {std::string(sample.shard), offset, std::string(sample.key), plan_->columns[c].field});
+    return std::move(placed).At(std::move(where));
   }
   return OkStatus();
 }
