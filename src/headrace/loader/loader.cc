@@ -403,6 +403,7 @@ bool LoaderImpl::PlaceValues() {
     bool placed = options_.value_memory->Place(slot->batch.get());
     MutexLock lock(&mu_);
     slot->has_memory = placed;
+    slot->bytes = std::max(slot->bytes, slot->batch->memory_bytes());  // places may be roomy
     if (!placed) {
       plan_error_ = Error(Code::kResourceExhausted, "no memory for the values of a batch: {} bytes",
                           slot->batch->ValueBytes());
