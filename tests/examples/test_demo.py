@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import random
 import subprocess
@@ -186,7 +187,12 @@ def test_a_different_order_ends_the_demo_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("PIL")
-    import run as demo_run
+    # By its path: there is another run.py in bench/.
+    spec = importlib.util.spec_from_file_location("demo_run", RUN)
+    assert spec and spec.loader
+    demo_run = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "demo_run", demo_run)
+    spec.loader.exec_module(demo_run)
 
     training = demo_run.Training(tmp_path, 2, 4, 32, 1, 2, 1, batches_per_epoch=3)
     monkeypatch.setattr(sys, "argv", ["run.py", "--work", str(tmp_path), "--repeats", "0"])
