@@ -1,4 +1,5 @@
-// Python bytes objects that are filled by native threads and used again once nobody else holds them.
+// Python bytes objects that are filled by native threads and used again once nobody else holds
+// them.
 //
 // Allocating tens of megabytes of fresh objects for each batch costs more than reading them: the
 // allocator gives the memory back to the system and gets it again, page by page. So an object whose
@@ -33,8 +34,8 @@ class BytesPool {
   explicit BytesPool(uint64_t max_idle_bytes) : max_idle_bytes_(max_idle_bytes) {}
   ~BytesPool();
 
-  // A bytes object of `size` bytes with unspecified content that nobody else refers to; null (and no
-  // Python error) without memory.
+  // A bytes object of `size` bytes with unspecified content that nobody else refers to; null (and
+  // no Python error) without memory.
   Object Take(size_t size);
   // Takes back objects, which others may still hold: they are used again when they do not. Any
   // thread; without the GIL the references wait for the next Collect.

@@ -10,8 +10,8 @@
 
 namespace headrace::python {
 
-// Makes the ValueMemory. Its Place takes the GIL; it must be destroyed with the GIL held. Memory that
-// nobody uses is kept up to `max_idle_bytes`.
+// Makes the ValueMemory. Its Place takes the GIL; it must be destroyed with the GIL held. Memory
+// that nobody uses is kept up to `max_idle_bytes`.
 std::shared_ptr<loader::ValueMemory> MakeBytesMemory(uint64_t max_idle_bytes);
 
 // A value of a delivered row as Python bytes: the object it was read into, or a copy when it is in

@@ -188,7 +188,7 @@ def test_a_bomb_is_refused_by_its_header() -> None:
     data = bytearray(encode(picture(64, 64), "JPEG"))
     at = data.index(b"\xff\xc0")
     data[at + 5 : at + 9] = b"\xff\xff\xff\xff"
-    with pytest.raises(headrace.HeadraceError, match="65,?5"):
+    with pytest.raises(headrace.HeadraceError, match=r"65,?5"):
         T.imagenet_train(32)(bytes(data))
 
 

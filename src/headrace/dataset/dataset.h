@@ -142,8 +142,8 @@ class SampleReader {
   // Read. (Read also notices a file of its own that has grown; here only a checksum can.)
   virtual Status ReadField(const FieldEntry& entry, MutableBytes out, const Context& ctx) = 0;
 
-  // Where a field (entry from the last Locate or Read) lies: its own file, or shard and offset; with
-  // its sample's key and its name.
+  // Where a field (entry from the last Locate or Read) lies: its own file, or shard and offset;
+  // with its sample's key and its name.
   virtual Location Where(const FieldEntry& entry) const = 0;
 
   // Nanoseconds spent reading and checking in the last Read or ReadField, and bytes read.

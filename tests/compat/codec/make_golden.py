@@ -23,7 +23,10 @@ cases = []
 def picture(width, height, seed=1):
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:height, 0:width].astype(float)
-    planes = [127 + 100 * np.sin(x / (3 + c) + seed) * np.cos(y / (5 - c)) + 25 * (x > width / 2) for c in range(3)]
+    planes = [
+        127 + 100 * np.sin(x / (3 + c) + seed) * np.cos(y / (5 - c)) + 25 * (x > width / 2)
+        for c in range(3)
+    ]
     noise = rng.integers(-12, 12, (height, width, 3))
     return Image.fromarray(np.clip(np.stack(planes, -1) + noise, 0, 255).astype(np.uint8), "RGB")
 
@@ -41,8 +44,21 @@ def expect(file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0)
     if layout == "NCHW":
         pixels = pixels.transpose(2, 0, 1)
     np.save(HERE / f"{name}.npy", np.ascontiguousarray(pixels))
-    transform = {"type": "image", "dtype": "uint8", "layout": layout, "channels": channels, "ops": ops}
-    cases.append({"file": file, "transform": transform, "expected": f"{name}.npy", "max_difference": max_difference})
+    transform = {
+        "type": "image",
+        "dtype": "uint8",
+        "layout": layout,
+        "channels": channels,
+        "ops": ops,
+    }
+    cases.append(
+        {
+            "file": file,
+            "transform": transform,
+            "expected": f"{name}.npy",
+            "max_difference": max_difference,
+        }
+    )
 
 
 def whole(file):
@@ -76,7 +92,13 @@ def write_png(name, width, height, depth, color, rows, extra=b""):
     """Writes a PNG from bytes of rows, for kinds that Pillow does not write."""
     raw = b"".join(b"\0" + row for row in rows)
     header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
-    data = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + extra + png_chunk(b"IDAT", zlib.compress(raw)) + png_chunk(b"IEND", b"")
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + png_chunk(b"IHDR", header)
+        + extra
+        + png_chunk(b"IDAT", zlib.compress(raw))
+        + png_chunk(b"IEND", b"")
+    )
     (HERE / name).write_bytes(data)
     return name
 
@@ -97,13 +119,24 @@ def pngs():
     whole(save("palette_transparent.png", image.quantize(20), transparency=3))
     rng = np.random.default_rng(5)
     for depth in (2, 4):
-        rows = [bytes(rng.integers(0, 256, (21 * depth + 7) // 8, dtype=np.uint8)) for _ in range(9)]
+        rows = [
+            bytes(rng.integers(0, 256, (21 * depth + 7) // 8, dtype=np.uint8)) for _ in range(9)
+        ]
         whole(write_png(f"gray_{depth}bit.png", 21, 9, depth, 0, rows))
     # 16 bits: the high byte. (Pillow does that for RGB; its 16-bit grey clips instead, so NumPy here.)
     samples = rng.integers(0, 65536, (9, 11, 3), dtype=np.uint16)
-    name = write_png("rgb_16bit.png", 11, 9, 16, 2, [row.astype(">u2").tobytes() for row in samples])
-    expect(name, "rgb_16bit_png", (samples >> 8).astype(np.uint8), [{"op": "center_crop", "size": [9, 11]}])
-    name = write_png("gray_16bit.png", 11, 9, 16, 0, [row.astype(">u2").tobytes() for row in samples[:, :, 0]])
+    name = write_png(
+        "rgb_16bit.png", 11, 9, 16, 2, [row.astype(">u2").tobytes() for row in samples]
+    )
+    expect(
+        name,
+        "rgb_16bit_png",
+        (samples >> 8).astype(np.uint8),
+        [{"op": "center_crop", "size": [9, 11]}],
+    )
+    name = write_png(
+        "gray_16bit.png", 11, 9, 16, 0, [row.astype(">u2").tobytes() for row in samples[:, :, 0]]
+    )
     high = (samples[:, :, :1] >> 8).astype(np.uint8).repeat(3, axis=2)
     expect(name, "gray_16bit_png", high, [{"op": "center_crop", "size": [9, 11]}])
 
@@ -112,12 +145,25 @@ def interlaced():
     """An Adam7 file, written by hand: Pillow reads interlaced files and does not write them."""
     pixels = np.asarray(picture(13, 11, seed=6))
     raw = b""
-    for x0, y0, dx, dy in ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)):
+    for x0, y0, dx, dy in (
+        (0, 0, 8, 8),
+        (4, 0, 8, 8),
+        (0, 4, 4, 8),
+        (2, 0, 4, 4),
+        (0, 2, 2, 4),
+        (1, 0, 2, 2),
+        (0, 1, 1, 2),
+    ):
         part = pixels[y0::dy, x0::dx]
         if part.size:
             raw += b"".join(b"\0" + row.tobytes() for row in part)
     header = struct.pack(">IIBBBBB", 13, 11, 8, 2, 0, 0, 1)
-    data = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(raw)) + png_chunk(b"IEND", b"")
+    data = (
+        b"\x89PNG\r\n\x1a\n"
+        + png_chunk(b"IHDR", header)
+        + png_chunk(b"IDAT", zlib.compress(raw))
+        + png_chunk(b"IEND", b"")
+    )
     (HERE / "interlaced.png").write_bytes(data)
     whole("interlaced.png")
 
@@ -126,7 +172,9 @@ def luma():
     """One channel: for YCbCr files libjpeg's luma plane, for others Image.convert("L")."""
     image = Image.open(HERE / "sampling_420.jpg")
     image.draft("L", image.size)
-    expect("sampling_420.jpg", "luma_420", image, [{"op": "center_crop", "size": [35, 45]}], channels=1)
+    expect(
+        "sampling_420.jpg", "luma_420", image, [{"op": "center_crop", "size": [35, 45]}], channels=1
+    )
     for file in ("rgb.png", "rgb_stored.jpg", "cmyk.jpg"):
         image = Image.open(HERE / file).convert("RGB").convert("L")
         ops = [{"op": "center_crop", "size": [image.height, image.width]}]
@@ -157,13 +205,29 @@ def resizes():
         cropped = center(rgb.resize(size, Image.Resampling.BILINEAR), h, w)
         ops = [{"op": "resize", "short_side": side}, {"op": "center_crop", "size": [h, w]}]
         expect(big, f"short_side_{side}", cropped, ops)
-    expect("sampling_444.jpg", "center_pad", center(Image.open(HERE / "sampling_444.jpg"), 48, 31),
-           [{"op": "center_crop", "size": [48, 31]}])
+    expect(
+        "sampling_444.jpg",
+        "center_pad",
+        center(Image.open(HERE / "sampling_444.jpg"), 48, 31),
+        [{"op": "center_crop", "size": [48, 31]}],
+    )
     flipped = ImageOps.mirror(rgb.resize((50, 40), Image.Resampling.BILINEAR))
-    expect(big, "flipped", flipped, [{"op": "resize", "size": [40, 50]}, {"op": "random_horizontal_flip", "p": 1}], layout="NCHW")
+    expect(
+        big,
+        "flipped",
+        flipped,
+        [{"op": "resize", "size": [40, 50]}, {"op": "random_horizontal_flip", "p": 1}],
+        layout="NCHW",
+    )
     gray = Image.open(HERE / "gray.jpg").convert("RGB").resize((20, 16), Image.Resampling.BILINEAR)
     for layout in ("NCHW", "NHWC"):
-        expect("gray.jpg", f"resize_gray_{layout.lower()}", gray, [{"op": "resize", "size": [16, 20]}], layout=layout)
+        expect(
+            "gray.jpg",
+            f"resize_gray_{layout.lower()}",
+            gray,
+            [{"op": "resize", "size": [16, 20]}],
+            layout=layout,
+        )
 
 
 def arrays():
@@ -188,7 +252,9 @@ def main():
     resizes()
     arrays()
     made_with = {"pillow": PIL.__version__, "numpy": np.__version__}
-    (HERE / "cases.json").write_text(json.dumps({"made_with": made_with, "cases": cases}, indent=1) + "\n")
+    (HERE / "cases.json").write_text(
+        json.dumps({"made_with": made_with, "cases": cases}, indent=1) + "\n"
+    )
 
 
 main()

@@ -9,6 +9,7 @@ of the data, path as hex. It is written from what went in, not from our reader.
 Run it again with:  python3 make_foreign_tars.py   (needs GNU tar). Output is the same each time, but for
 the process number that GNU tar puts into the PAX headers of sparse files.
 """
+
 import io
 import pathlib
 import subprocess
@@ -58,8 +59,21 @@ def write_files(root, files):
 def gnu_tar(tar, files, *options):
     with tempfile.TemporaryDirectory() as root:
         write_files(root, files)
-        command = ["tar", "-C", root, "-cf", str(HERE / tar), "--blocking-factor=1", "--mtime=@0",
-                   "--owner=0", "--group=0", "--numeric-owner", "--mode=0644", *options, *files]
+        command = [
+            "tar",
+            "-C",
+            root,
+            "-cf",
+            str(HERE / tar),
+            "--blocking-factor=1",
+            "--mtime=@0",
+            "--owner=0",
+            "--group=0",
+            "--numeric-owner",
+            "--mode=0644",
+            *options,
+            *files,
+        ]
         subprocess.run(command, check=True)
 
 
@@ -111,29 +125,52 @@ def main():
     expect("python-pax.tar", every)
     python_tar("webdataset-writer.tar", every, tarfile.PAX_FORMAT, mtime=1700000000.25)
     expect("webdataset-writer.tar", every)
-    python_tar("python-pax-global.tar", {"a.txt": b"named by itself"}, tarfile.PAX_FORMAT,
-               pax_headers={"comment": "for all members"})
+    python_tar(
+        "python-pax-global.tar",
+        {"a.txt": b"named by itself"},
+        tarfile.PAX_FORMAT,
+        pax_headers={"comment": "for all members"},
+    )
     expect("python-pax-global.tar", {"a.txt": b"named by itself"})
 
     with tarfile.open(HERE / "kinds.tar", "w", format=tarfile.USTAR_FORMAT) as out:
-        for name, kind, link in (("d", tarfile.DIRTYPE, ""), ("s.jpg", tarfile.SYMTYPE, "d/a.jpg"),
-                                 ("h.jpg", tarfile.LNKTYPE, "d/a.jpg"),
-                                 ("f.jpg", tarfile.FIFOTYPE, ""), ("c.jpg", tarfile.CHRTYPE, "")):
+        for name, kind, link in (
+            ("d", tarfile.DIRTYPE, ""),
+            ("s.jpg", tarfile.SYMTYPE, "d/a.jpg"),
+            ("h.jpg", tarfile.LNKTYPE, "d/a.jpg"),
+            ("f.jpg", tarfile.FIFOTYPE, ""),
+            ("c.jpg", tarfile.CHRTYPE, ""),
+        ):
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, link
             out.addfile(info)
         info = tarfile.TarInfo("d/a.jpg")
         info.size = 3
         out.addfile(info, io.BytesIO(b"abc"))
-    for name, kind in (("d/", "directory"), ("s.jpg", "link"), ("h.jpg", "link"),
-                       ("f.jpg", "other"), ("c.jpg", "other"), ("d/a.jpg", "file")):
+    for name, kind in (
+        ("d/", "directory"),
+        ("s.jpg", "link"),
+        ("h.jpg", "link"),
+        ("f.jpg", "other"),
+        ("c.jpg", "other"),
+        ("d/a.jpg", "file"),
+    ):
         expect("kinds.tar", {name: b"abc" if kind == "file" else b""}, kind)
 
     latin = "caf\u00e9.jpg".encode("latin-1")
-    raw = {latin: b"name is no UTF-8", b"line\nbreak.jpg": b"2", b"../up.jpg": b"3", b"/abs.jpg": b"4"}
-    (HERE / "raw-names.tar").write_bytes(b"".join(raw_member(n, d) for n, d in raw.items()) + bytes(1024))
+    raw = {
+        latin: b"name is no UTF-8",
+        b"line\nbreak.jpg": b"2",
+        b"../up.jpg": b"3",
+        b"/abs.jpg": b"4",
+    }
+    (HERE / "raw-names.tar").write_bytes(
+        b"".join(raw_member(n, d) for n, d in raw.items()) + bytes(1024)
+    )
     expect("raw-names.tar", raw)
-    (HERE / "signed-checksum.tar").write_bytes(raw_member(latin, b"old sum", signed=True) + bytes(1024))
+    (HERE / "signed-checksum.tar").write_bytes(
+        raw_member(latin, b"old sum", signed=True) + bytes(1024)
+    )
     expect("signed-checksum.tar", {latin: b"old sum"})
     (HERE / "base256.tar").write_bytes(raw_member(b"a.jpg", b"12345", base256=True) + bytes(1024))
     expect("base256.tar", {"a.jpg": b"12345"})
@@ -149,10 +186,29 @@ def main():
         for fmt, version in (("gnu", ""), ("posix", "0.1"), ("posix", "1.0")):
             name = f"sparse-{fmt}{version}.tar"
             options = [f"--sparse-version={version}"] if version else []
-            subprocess.run(["tar", "-C", root, "-cf", str(HERE / name), "--blocking-factor=1",
-                            "--sparse", f"--format={fmt}", "--mtime=@0", "--owner=0", "--group=0",
-                            *(["--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime"]
-                              if fmt == "posix" else []), *options, "holes.bin"], check=True)
+            subprocess.run(
+                [
+                    "tar",
+                    "-C",
+                    root,
+                    "-cf",
+                    str(HERE / name),
+                    "--blocking-factor=1",
+                    "--sparse",
+                    f"--format={fmt}",
+                    "--mtime=@0",
+                    "--owner=0",
+                    "--group=0",
+                    *(
+                        ["--pax-option=exthdr.name=%d/PaxHeaders/%f,delete=atime,delete=ctime"]
+                        if fmt == "posix"
+                        else []
+                    ),
+                    *options,
+                    "holes.bin",
+                ],
+                check=True,
+            )
     (HERE / "expected.txt").write_text("\n".join(EXPECTED) + "\n")
 
 

@@ -5,6 +5,7 @@ It shares no code with the program: docs/formats/index.md and docs/formats/manif
 source. The C++ tests read both files, and write them again byte for byte. Files of version 1 never
 change; a new version gets files of its own.
 """
+
 import hashlib
 import json
 import pathlib
@@ -70,10 +71,26 @@ def index(names, samples, identity):
         table += struct.pack("<IIQQ", kind, 1, 4096 + len(body), len(data))
         body += data
     body += b"\0" * (-len(body) % 8)
-    chunks = b"".join(struct.pack("<I", crc32c(body[i:i + 4096])) for i in range(0, len(body), 4096))
-    header = b"HRIDX\r\n\x1a" + struct.pack(
-        "<IIQQQQQIIQII", 1, 1, 4096 + len(body) + len(chunks), len(samples), ordinal, unchecked,
-        *identity, 4096 + len(body), crc32c(chunks), len(sections)) + table
+    chunks = b"".join(
+        struct.pack("<I", crc32c(body[i : i + 4096])) for i in range(0, len(body), 4096)
+    )
+    header = (
+        b"HRIDX\r\n\x1a"
+        + struct.pack(
+            "<IIQQQQQIIQII",
+            1,
+            1,
+            4096 + len(body) + len(chunks),
+            len(samples),
+            ordinal,
+            unchecked,
+            *identity,
+            4096 + len(body),
+            crc32c(chunks),
+            len(sections),
+        )
+        + table
+    )
     header += b"\0" * (4092 - len(header))
     return header + struct.pack("<I", crc32c(header)) + body + chunks
 
@@ -95,33 +112,64 @@ def manifest_version(m):
 
 
 def main():
-    samples = [(b"a/%04d" % i, [(b"jpg", 512 + i * 2048, 700 + i, 0xDEAD0000 + i),
-                                (b"cls", 512 + i * 2048 + 1536, 1, None)]) for i in range(300)]
+    samples = [
+        (
+            b"a/%04d" % i,
+            [
+                (b"jpg", 512 + i * 2048, 700 + i, 0xDEAD0000 + i),
+                (b"cls", 512 + i * 2048 + 1536, 1, None),
+            ],
+        )
+        for i in range(300)
+    ]
     samples.append((b"line\nbreak\xff", [(b"cls", b"42")]))
     samples.append((b"", []))
     (HERE / "index_v1.hridx").write_bytes(index([b"jpg", b"cls"], samples, (1 << 20, 1, 2)))
 
     m = {
-        "kind": "tar", "fields": ["cls", "jpg"], "classes": ["cat", b"d\xffog\n\\"],
-        "shards": [("a/0.tar", "a/0.tar.hridx", 10, 4096, 0xDEADBEEF, 1),
-                   (b"\xfe.tar", "1.hridx", 1 << 31, 1 << 50, None, 2)],
+        "kind": "tar",
+        "fields": ["cls", "jpg"],
+        "classes": ["cat", b"d\xffog\n\\"],
+        "shards": [
+            ("a/0.tar", "a/0.tar.hridx", 10, 4096, 0xDEADBEEF, 1),
+            (b"\xfe.tar", "1.hridx", 1 << 31, 1 << 50, None, 2),
+        ],
     }
     content = manifest_version(m)
     rest = content + text("a/0.tar.hridx") + text("1.hridx") + text("../data") + text("a" * 64)
     rest += text('first "cut"') + text("headrace 0.1.0")
     shards = []
     for name, index_name, count, size, crc, index_crc in m["shards"]:
-        shard = {"name": name if isinstance(name, str) else "\\xfe.tar", "index": index_name,
-                 "samples": count, "bytes": size}
+        shard = {
+            "name": name if isinstance(name, str) else "\\xfe.tar",
+            "index": index_name,
+            "samples": count,
+            "bytes": size,
+        }
         if crc is not None:
             shard["crc32c"] = crc
         shards.append(shard | {"index_header_crc32c": index_crc})
-    (HERE / "manifest_v1.json").write_text(json.dumps({
-        "format": "headrace-manifest", "format_version": 1,
-        "version": hashlib.sha256(content).hexdigest(), "created_by": "headrace 0.1.0",
-        "kind": "tar", "samples": 10 + (1 << 31), "base": "../data", "message": 'first "cut"',
-        "parents": ["a" * 64], "fields": m["fields"], "classes": ["cat", "d\\xffog\\n\\\\"],
-        "shards": shards, "checksum": crc32c(rest)}, indent=1) + "\n")
+    (HERE / "manifest_v1.json").write_text(
+        json.dumps(
+            {
+                "format": "headrace-manifest",
+                "format_version": 1,
+                "version": hashlib.sha256(content).hexdigest(),
+                "created_by": "headrace 0.1.0",
+                "kind": "tar",
+                "samples": 10 + (1 << 31),
+                "base": "../data",
+                "message": 'first "cut"',
+                "parents": ["a" * 64],
+                "fields": m["fields"],
+                "classes": ["cat", "d\\xffog\\n\\\\"],
+                "shards": shards,
+                "checksum": crc32c(rest),
+            },
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// Counts the allocations of the whole process, for tests that prove a path allocates nothing. A test
-// program that links it has its operator new and delete replaced. Thread-safe.
+// Counts the allocations of the whole process, for tests that prove a path allocates nothing. A
+// test program that links it has its operator new and delete replaced. Thread-safe.
 #pragma once
 
 #include <cstdint>
