@@ -286,6 +286,8 @@ Status ShardWriter::Flush() {
   HR_RETURN_IF_ERROR(AtTar(file_->Append(part)));
   flushed_ += fill_;
   fill_ = 0;
+  // The disk works while the next files are read.
+  if (options_.sync) file_->StartWriteback();
   return OkStatus();
 }
 

@@ -46,6 +46,13 @@ class PosixWritableFile final : public WritableFile {
     return result == 0 ? OkStatus() : Fail(errno, "sync");
   }
 
+  void StartWriteback() override {
+    if (size_ == written_back_ || !failure_.ok()) return;
+    ::sync_file_range(file_.get(), static_cast<off_t>(written_back_),
+                      static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
+    written_back_ = size_;
+  }
+
   Status Close() override {
     int error = file_.Close();
     if (failure_.ok() && error != 0) return Fail(error, "close");
@@ -69,6 +76,7 @@ class PosixWritableFile final : public WritableFile {
   const std::string path_;
   Descriptor file_;
   uint64_t size_ = 0;
+  uint64_t written_back_ = 0;  // up to here StartWriteback has asked
   Status failure_;
 };
 
