@@ -136,9 +136,10 @@ std::shared_ptr<Batch> BatchPool::Take() {
   std::unique_ptr<Batch> batch;
   {
     MutexLock lock(&mu_);
-    if (!idle_.empty()) {
-      batch = std::move(idle_.back());
-      idle_.pop_back();
+    std::vector<std::unique_ptr<Batch>>& from = idle_.empty() ? emptied_ : idle_;
+    if (!from.empty()) {
+      batch = std::move(from.back());
+      from.pop_back();
     }
   }
   if (!batch) batch = std::make_unique<Batch>(columns_, max_rows_);
@@ -164,18 +165,22 @@ void BatchPool::LendMemory(Batch* batch) {
   MutexLock lock(&mu_);
   if (idle_.empty()) return;
   batch->SwapMemory(idle_.back().get());
+  // Its rows are kept: a batch without them would be made again, with allocations for each row.
+  if (emptied_.size() < max_idle_) emptied_.push_back(std::move(idle_.back()));
   idle_.pop_back();
 }
 
 void BatchPool::FreeIdle() {
   MutexLock lock(&mu_);
   idle_.clear();
+  emptied_.clear();
 }
 
 void BatchPool::Shrink() {
   MutexLock lock(&mu_);
   max_idle_ = 0;
   idle_.clear();
+  emptied_.clear();
 }
 
 uint64_t BatchPool::idle_bytes() const {
@@ -186,6 +191,7 @@ uint64_t BatchPool::idle_bytes() const {
 uint64_t BatchPool::IdleBytes() const {
   uint64_t bytes = 0;
   for (const auto& batch : idle_) bytes += batch->memory_bytes();
+  for (const auto& batch : emptied_) bytes += batch->memory_bytes();
   return bytes;
 }
 

@@ -140,6 +140,7 @@ class BatchPool : public std::enable_shared_from_this<BatchPool> {
   mutable Mutex mu_;  // leaf; no I/O under it
   size_t max_idle_ HR_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<Batch>> idle_ HR_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<Batch>> emptied_ HR_GUARDED_BY(mu_);  // rows only, memory was lent
 };
 
 }  // namespace headrace::loader
