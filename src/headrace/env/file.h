@@ -76,8 +76,8 @@ class WritableFile {
   // Makes everything appended so far durable (the bytes, not the file's entry in its directory).
   // A failed Append or Sync makes each later call fail too: what is on the disk is then unknown.
   virtual Status Sync() = 0;
-  // Asks the system to begin writing to the disk what was appended, without waiting, so that a later
-  // Sync() has less to wait for. A hint: nothing is durable by it, and it cannot fail.
+  // Asks the system to begin writing to the disk what was appended, without waiting, so that a
+  // later Sync() has less to wait for. A hint: nothing is durable by it, and it cannot fail.
   virtual void StartWriteback() {}
   // Closing twice is OK; appending after it is kFailedPrecondition.
   virtual Status Close() = 0;
