@@ -165,6 +165,13 @@ nb::dict Stats(const NativeLoader& self) {
   return out;
 }
 
+// What a Python transform found wrong with a row of a delivered batch.
+Status RowFault(const NativeBatch& b, uint64_t row, const std::string& reason,
+                const std::string& field) {
+  return Status(Code::kInvalidArgument, reason)
+      .At({"", std::nullopt, b.batch->rows.at(row).key, field});
+}
+
 void BindBatch(nb::module_& m) {
   nb::class_<NativeBatch>(m, "Batch")
       .def_prop_ro("num_rows", [](const NativeBatch& b) { return b.batch->num_rows; })
@@ -179,10 +186,7 @@ void BindBatch(nb::module_& m) {
            })
       .def("keys", &Keys)
       .def("values", &Values, nb::arg("value"))
-      .def("tensor", &Tensor, nb::arg("column"))
-      .def("tensor_memory", [](const NativeBatch& b, size_t column) {
-        return reinterpret_cast<uintptr_t>(b.batch->TensorData(column));
-      });
+      .def("tensor", &Tensor, nb::arg("column"));
 }
 
 }  // namespace
@@ -222,8 +226,7 @@ void BindLoader(nb::module_& m) {
       .def("substitute",
            [](NativeLoader& l, NativeBatch& b, uint64_t row, const std::string& reason,
               const std::string& field) {
-             Status bad = Status(Code::kInvalidArgument, reason)
-                              .At({"", std::nullopt, b.batch->rows.at(row).key, field});
+             Status bad = RowFault(b, row, reason, field);
              Status status = [&] {
                nb::gil_scoped_release released;
                return l.loader->LoadSubstitute(b.batch.get(), row, std::move(bad), Context());
@@ -233,8 +236,7 @@ void BindLoader(nb::module_& m) {
       .def("book_skipped",
            [](NativeLoader& l, NativeBatch& b, uint64_t row, const std::string& reason,
               const std::string& field) {
-             Status bad = Status(Code::kInvalidArgument, reason)
-                              .At({"", std::nullopt, b.batch->rows.at(row).key, field});
+             Status bad = RowFault(b, row, reason, field);
              Status status = [&] {
                nb::gil_scoped_release released;
                return l.loader->BookSkipped(*b.batch, row, std::move(bad));
