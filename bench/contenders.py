@@ -97,6 +97,7 @@ PACKED_IMAGES = {
     "mds": Packing("torch", "mds_runner.py", "mds"),
     "tfrecord": Packing("tf", "tfdata_runner.py", "tfrecord"),
     "ffcv": Packing("ffcv", "ffcv_runner.py", "ffcv"),
+    "grain": Packing("torch", "grain_runner.py", "grain"),
 }
 
 # Folder below small/COUNT/ -> who makes it. Headrace packs, or indexes, the tar shards.
@@ -116,10 +117,14 @@ _TRAINERS = (
     ("Headrace", HEADRACE, "headrace_runner.py", "headrace"),
     ("FFCV", "ffcv", "ffcv_runner.py", "ffcv"),
     ("tf.data", "tf", "tfdata_runner.py", "tfrecord"),
+    ("DALI on the CPU", "dali", "dali_runner.py", "webdataset"),
     ("LitData", "torch", "litdata_runner.py", "litdata"),
     ("DataLoader + torchvision", "torch", "dataloader_runner.py", ""),
+    ("MDS + torchvision", "torch", "mds_runner.py", "mds"),
     ("WebDataset + torchvision", "torch", "webdataset_runner.py", "webdataset"),
+    ("SPDL", "spdl", "spdl_runner.py", ""),
     ("DataLoader + Pillow", "torch", "dataloader_runner.py", ""),
+    ("Grain + Pillow", "torch", "grain_runner.py", "grain"),
 )
 
 _PROGRAM_NAMES = {
