@@ -83,8 +83,9 @@ def image(
     layout: str = "NCHW",
     channels: int = 3,
     max_pixels: int = 178_956_970,
+    exif_orientation: str = "apply",
 ) -> NativeTransform:
-    """Decode a JPEG or PNG and apply ``ops`` in order.
+    """Decode a JPEG, PNG or WebP and apply ``ops`` in order.
 
     Args:
         ops: results of the functions below, e.g. ``[random_resized_crop(224), normalize()]``.
@@ -93,6 +94,8 @@ def image(
         layout: ``NCHW`` or ``NHWC``.
         channels: 3 (grey is expanded, alpha dropped) or 1 (luma).
         max_pixels: larger images are refused before anything is allocated.
+        exif_orientation: ``apply`` turns the image upright as its Exif data says, before anything
+            else; ``ignore`` takes the pixels as they are stored.
 
     Raises:
         InvalidArgumentError: ops that make no sense together.
@@ -105,6 +108,7 @@ def image(
             "layout": layout,
             "channels": channels,
             "max_pixels": max_pixels,
+            "exif_orientation": exif_orientation,
         }
     )
 

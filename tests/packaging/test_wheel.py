@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The wheel compiles the whole library once more where ccache does not have it.
 pytestmark = pytest.mark.timeout(1500)
 
-BUNDLED = ("libjpeg", "libspng", "libisal", "libhwy", "libfmt", "libcrypto")
+BUNDLED = ("libjpeg", "libspng", "libwebp", "libisal", "libhwy", "libfmt", "libcrypto")
 
 
 @pytest.fixture(scope="module")

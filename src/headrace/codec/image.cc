@@ -1,33 +1,41 @@
 #include "headrace/codec/image.h"
 
+#include <utility>
+
 #include "headrace/base/text.h"
+#include "headrace/codec/exif.h"
 #include "headrace/codec/image_decoder.h"
+#include "headrace/codec/orientation.h"
 #include "headrace/codec/pixel_conversion.h"
 #include "headrace/codec/png_decoder.h"
+#include "headrace/codec/webp_decoder.h"
 
 namespace headrace::codec {
 namespace {
 
 constexpr std::string_view kJpegMagic = "\xff\xd8\xff", kPngMagic = "\x89PNG\r\n\x1a\n";
 
+bool IsWebp(std::string_view head) {
+  return head.size() >= 12 && head.starts_with("RIFF") && head.substr(8, 4) == "WEBP";
+}
+
 Status NotAnImage(Bytes encoded) {
   if (encoded.empty())
     return Error(Code::kDataLoss, "the field is empty (0 bytes), expected an image");
   std::string_view head = AsText(encoded).substr(0, 12), name;
-  if (head.starts_with("RIFF") && head.ends_with("WEBP")) name = "WebP";
   if (head.substr(0, 4) == "GIF8") name = "GIF";
   if (head.substr(0, 2) == "BM") name = "BMP";
   if (head.substr(0, 4) == std::string_view("II*\0", 4) ||
       head.substr(0, 4) == std::string_view("MM\0*", 4))
     name = "TIFF";
   if (!name.empty())
-    return Error(Code::kUnimplemented, "a {} image: JPEG and PNG are supported", name);
+    return Error(Code::kUnimplemented, "a {} image: JPEG, PNG and WebP are supported", name);
   for (std::string_view magic : {kJpegMagic, kPngMagic})
     if (magic.substr(0, head.size()) == head)
       return Error(Code::kDataLoss, "an image truncated at byte {}, in its first bytes",
                    encoded.size());
   return Error(Code::kDataLoss,
-               "not an image: {} bytes that begin with \"{}\", expected a JPEG or PNG",
+               "not an image: {} bytes that begin with \"{}\", expected a JPEG, PNG or WebP",
                encoded.size(), EscapeText(head));
 }
 
@@ -43,47 +51,80 @@ Result<PixelView> WithChannels(const PixelView& view, uint32_t channels, Scratch
   return PixelView{rgb, stride, view.width, view.height, 3};
 }
 
-}  // namespace
-
-ImageFormat DetectImageFormat(Bytes encoded) {
-  std::string_view text = AsText(encoded);
-  if (text.substr(0, kJpegMagic.size()) == kJpegMagic) return ImageFormat::kJpeg;
-  if (text.substr(0, kPngMagic.size()) == kPngMagic) return ImageFormat::kPng;
-  return ImageFormat::kUnknown;
-}
-
-Result<ImageInfo> OpenImage(Bytes encoded, uint64_t max_pixels, Scratch::Rep* rep) {
+// Reads the header; everything as it is stored.
+Result<ImageInfo> OpenStored(Bytes encoded, uint64_t max_pixels, Scratch::Rep* rep) {
   switch (DetectImageFormat(encoded)) {
     case ImageFormat::kJpeg:
       return rep->jpeg.Open(encoded, max_pixels);
     case ImageFormat::kPng:
       return ReadPngInfo(encoded, max_pixels);
+    case ImageFormat::kWebp:
+      return ReadWebpInfo(encoded, max_pixels);
     case ImageFormat::kUnknown:
       break;
   }
   return NotAnImage(encoded);
 }
 
-Result<PixelView> DecodeOpenedImage(Bytes encoded, const ImageInfo& info, const Rect& region,
-                                    bool luma, Scratch::Rep* rep) {
+Result<PixelView> DecodeStored(Bytes encoded, const ImageInfo& info, const Rect& region, bool luma,
+                               Scratch::Rep* rep) {
   if (info.format == ImageFormat::kJpeg)
     return rep->jpeg.DecodeOpened(region, luma, &rep->pixels, &rep->row);
+  if (info.format == ImageFormat::kWebp)
+    return DecodeWebp(encoded, info, region, luma, &rep->pixels);
   return DecodePng(encoded, region, luma, &rep->pixels, &rep->row);
 }
 
-Result<ImageInfo> ReadImageInfo(Bytes encoded, uint64_t max_pixels, Scratch* scratch) {
-  if (DetectImageFormat(encoded) == ImageFormat::kJpeg)
-    return scratch->rep()->jpeg.ReadInfo(encoded, max_pixels);
-  return OpenImage(encoded, max_pixels, scratch->rep());
+ImageInfo WithOrientation(ImageInfo info, Bytes encoded, ExifOrientation exif) {
+  if (exif == ExifOrientation::kIgnore) return info;
+  info.orientation = ReadExifOrientation(FindExif(info.format, encoded));
+  if (OrientationOf(info.orientation).transposed) std::swap(info.width, info.height);
+  return info;
+}
+
+}  // namespace
+
+ImageFormat DetectImageFormat(Bytes encoded) {
+  std::string_view text = AsText(encoded);
+  if (text.substr(0, kJpegMagic.size()) == kJpegMagic) return ImageFormat::kJpeg;
+  if (text.substr(0, kPngMagic.size()) == kPngMagic) return ImageFormat::kPng;
+  if (IsWebp(text)) return ImageFormat::kWebp;
+  return ImageFormat::kUnknown;
+}
+
+Result<ImageInfo> OpenImage(Bytes encoded, ExifOrientation exif, uint64_t max_pixels,
+                            Scratch::Rep* rep) {
+  HR_ASSIGN_OR_RETURN(ImageInfo info, OpenStored(encoded, max_pixels, rep));
+  return WithOrientation(info, encoded, exif);
+}
+
+Result<PixelView> DecodeOpenedImage(Bytes encoded, const ImageInfo& info, const Rect& region,
+                                    bool luma, Scratch::Rep* rep) {
+  Orientation orientation = OrientationOf(info.orientation);
+  if (orientation.upright()) return DecodeStored(encoded, info, region, luma, rep);
+  Rect stored = StoredRect(orientation, region, info.width, info.height);
+  ImageInfo as_stored = info;
+  if (orientation.transposed) std::swap(as_stored.width, as_stored.height);
+  HR_ASSIGN_OR_RETURN(PixelView view, DecodeStored(encoded, as_stored, stored, luma, rep));
+  return TurnUpright(orientation, view, &rep->upright);
+}
+
+Result<ImageInfo> ReadImageInfo(Bytes encoded, uint64_t max_pixels, Scratch* scratch,
+                                ExifOrientation exif) {
+  if (DetectImageFormat(encoded) != ImageFormat::kJpeg)
+    return OpenImage(encoded, exif, max_pixels, scratch->rep());
+  HR_ASSIGN_OR_RETURN(ImageInfo info, scratch->rep()->jpeg.ReadInfo(encoded, max_pixels));
+  return WithOrientation(info, encoded, exif);
 }
 
 Result<PixelView> DecodeRegion(Bytes encoded, const Rect& region, uint32_t channels,
-                               uint64_t max_pixels, const DecodeHints&, Scratch* scratch) {
+                               uint64_t max_pixels, const DecodeHints&, Scratch* scratch,
+                               ExifOrientation exif) {
   if (channels != 1 && channels != 3)
     return Error(Code::kInvalidArgument, "a region is decoded into 1 or 3 channels, not {}",
                  channels);
   Scratch::Rep* rep = scratch->rep();
-  HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, max_pixels, rep));
+  HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, exif, max_pixels, rep));
   bool inside = region.width > 0 && region.height > 0 && region.x < info.width &&
                 region.y < info.height && region.width <= info.width - region.x &&
                 region.height <= info.height - region.y;

@@ -8,8 +8,10 @@
 namespace headrace::codec {
 
 // Reads the header of `encoded`. Fails as Transform::Apply does.
-Result<ImageInfo> OpenImage(Bytes encoded, uint64_t max_pixels, Scratch::Rep* rep);
-// Decodes `region` of the image that OpenImage accepted last. The view has 1 channel for grey files
+Result<ImageInfo> OpenImage(Bytes encoded, ExifOrientation exif, uint64_t max_pixels,
+                            Scratch::Rep* rep);
+// Decodes `region` of the image that OpenImage accepted last (in the coordinates of `info`, pixels
+// turned upright). The view has 1 channel for grey files
 // and when `luma` is asked for, else 3.
 Result<PixelView> DecodeOpenedImage(Bytes encoded, const ImageInfo& info, const Rect& region,
                                     bool luma, Scratch::Rep* rep);

@@ -33,6 +33,7 @@ struct ImageOps {
   std::optional<double> flip_probability;
   uint64_t flip_index = 0;
   std::vector<double> mean, std;
+  ExifOrientation exif = ExifOrientation::kApply;
   uint64_t max_pixels = kDefaultMaxPixels;
 };
 
@@ -71,7 +72,7 @@ class ImageTransform : public Transform {
                    out.size());
     Scratch::Rep* rep = scratch->rep();
     StageClock clock(rep->recorder);
-    HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, ops_.max_pixels, rep));
+    HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, ops_.exif, ops_.max_pixels, rep));
     Geometry geometry = Place(info.width, info.height, key);
     bool flip = ops_.flip_probability &&
                 OpRandom(key, ops_.flip_index).NextDouble() < *ops_.flip_probability;
@@ -132,8 +133,8 @@ class Builder {
  public:
   Result<std::shared_ptr<const Transform>> Build(const Json& description) {
     Members members(description, "image transform");
-    HR_RETURN_IF_ERROR(
-        members.OnlyKnown({"type", "ops", "dtype", "layout", "channels", "max_pixels"}));
+    HR_RETURN_IF_ERROR(members.OnlyKnown(
+        {"type", "ops", "dtype", "layout", "channels", "max_pixels", "exif_orientation"}));
     HR_RETURN_IF_ERROR(ReadOutput(members));
     const Json* ops = members.Find("ops");
     if (ops && !ops->is_array())
@@ -164,6 +165,8 @@ class Builder {
     format_.channels = static_cast<uint32_t>(channels);
     HR_ASSIGN_OR_RETURN(ops_.max_pixels,
                         members.Unsigned("max_pixels", kDefaultMaxPixels, 1, uint64_t{1} << 32));
+    HR_ASSIGN_OR_RETURN(size_t exif, members.Choice("exif_orientation", {"apply", "ignore"}));
+    ops_.exif = exif == 0 ? ExifOrientation::kApply : ExifOrientation::kIgnore;
     return OkStatus();
   }
 

@@ -213,7 +213,7 @@ TEST(BadImage, SaysWhatItIs) {
       {std::string(300, '\0'), "not an image"},
       {"GIF89a...........", "a GIF image", Code::kUnimplemented},
       {"RIFFGGF", "not an image"},
-      {"RIFF....WEBPVP8 ", "a WebP image", Code::kUnimplemented},
+      {"RIFF....WEBPVP8 ", "WebP: the file is truncated"},
       {"\xff\xd8", "truncated at byte 2"},
       {"\xff\xd8\xff", "truncated"},
       {photo.substr(0, 30), "truncated"},

@@ -6,38 +6,34 @@
 #include <memory>
 
 #include "headrace/base/text.h"
+#include "headrace/codec/chunks.h"
 #include "headrace/codec/pixel_conversion.h"
 
 namespace headrace::codec {
 namespace {
 
-constexpr size_t kSignatureBytes = 8;
 // Side chunks (profiles, texts) larger than these are refused, also after inflating.
 constexpr size_t kMaxChunkBytes = size_t{16} << 20, kMaxCachedBytes = size_t{64} << 20;
 
-uint32_t LoadBig32(const std::byte* p) {
-  return std::to_integer<uint32_t>(p[0]) << 24 | std::to_integer<uint32_t>(p[1]) << 16 |
-         std::to_integer<uint32_t>(p[2]) << 8 | std::to_integer<uint32_t>(p[3]);
-}
-
 // Follows the chunk lengths up to IEND.
 Status WalkChunks(Bytes file) {
-  size_t at = kSignatureBytes;
-  for (;;) {
-    if (file.size() - at < 12)
+  PngChunks chunks(file);
+  while (chunks.Next()) {
+  }
+  switch (chunks.fault()) {
+    case PngChunks::Fault::kNone:
+      return OkStatus();
+    case PngChunks::Fault::kNoHeader:
       return Error(Code::kDataLoss,
                    "PNG: the file is truncated: it ends at byte {}, expected a chunk at byte {}",
-                   file.size(), at);
-    size_t length = LoadBig32(&file[at]);
-    std::string_view type = AsText(file.subspan(at + 4, 4));
-    if (length > file.size() - at - 12)
-      return Error(Code::kDataLoss,
-                   "PNG: the file is truncated: chunk {} at byte {} needs {} bytes, the file ends "
-                   "at byte {}",
-                   EscapeText(type), at, length, file.size());
-    if (type == "IEND") return OkStatus();
-    at += 12 + length;
+                   file.size(), chunks.at());
+    case PngChunks::Fault::kTooLong:
+      break;
   }
+  return Error(Code::kDataLoss,
+               "PNG: the file is truncated: chunk {} at byte {} needs {} bytes, the file ends at "
+               "byte {}",
+               EscapeText(chunks.type()), chunks.at(), chunks.length(), file.size());
 }
 
 struct FreeContext {

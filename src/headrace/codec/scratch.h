@@ -17,6 +17,7 @@ struct Scratch::Rep {
   JpegDecoder jpeg;
   AlignedBuffer pixels;   // the decoded region
   AlignedBuffer row;      // one row before conversion: CMYK, PNG
+  AlignedBuffer upright;  // the region turned as Exif says
   AlignedBuffer widened;  // a grey region expanded to three channels
   Resizer resizer;
 };

@@ -49,7 +49,7 @@ Scratch::Scratch(Scratch&&) noexcept = default;
 
 uint64_t Scratch::memory_bytes() const {
   return sizeof(Rep) + rep_->jpeg.memory_bytes() + rep_->pixels.capacity() + rep_->row.capacity() +
-         rep_->widened.capacity() + rep_->resizer.memory_bytes();
+         rep_->upright.capacity() + rep_->widened.capacity() + rep_->resizer.memory_bytes();
 }
 
 Result<std::shared_ptr<const Transform>> CreateTransform(std::string_view json) {

@@ -1,8 +1,8 @@
-// Turns the encoded bytes of one field into one fixed-shape piece of a batch: JPEG and PNG into
-// pixels, text, JSON and .npy into numbers. A Transform is immutable and may be used by any number
-// of threads at once, each with its own Scratch. Pure functions on buffers: no I/O, no clock, no
-// state. The result depends on the bytes, the description and the draws only: never on threads,
-// machine or code path.
+// Turns the encoded bytes of one field into one fixed-shape piece of a batch: JPEG, PNG and WebP
+// into pixels, text, JSON and .npy into numbers. A Transform is immutable and may be used by any
+// number of threads at once, each with its own Scratch. Pure functions on buffers: no I/O, no
+// clock, no state. The result depends on the bytes, the description and the draws only: never on
+// threads, machine or code path.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ class Scratch {
   Rep* rep() { return rep_.get(); }
   // Bytes held now. Bounded: what one image of the largest allowed size needs (a quarter more after
   // growth). In steady state nothing is allocated per sample, but for progressive JPEGs (libjpeg's
-  // coefficients) and PNGs (libspng and zlib), which free it again.
+  // coefficients), PNGs (libspng and zlib) and WebPs (libwebp), which free it again.
   uint64_t memory_bytes() const;
 
  private:
@@ -90,7 +90,7 @@ class Transform {
 
 // Builds a Transform from its JSON description, one object:
 //   {"type": "image", "ops": [...], "dtype": "float32", "layout": "NCHW", "channels": 3,
-//    "max_pixels": 178956970}
+//    "max_pixels": 178956970, "exif_orientation": "apply|ignore"}
 //   with ops applied in this order, each optional but that one of the first three fixes the size:
 //     {"op": "random_resized_crop", "size": [h, w], "scale": [0.08, 1.0], "ratio": [0.75, 1.3333]}
 //     {"op": "resize", "size": [h, w]}  or  {"op": "resize", "short_side": 256}

@@ -1,15 +1,17 @@
 """Makes the files of this folder: small images, and what Pillow and NumPy make of them.
 
-Run with Pillow (12) and NumPy installed:  python make_golden.py
+Run with Pillow (12), NumPy, cjpeg of libjpeg-turbo and cwebp of libwebp installed:  python make_golden.py
 Writes the input files, one .npy of expected pixels for each case, and cases.json, which lists them:
     {"file": ..., "transform": description for CreateTransform, "expected": ..., "max_difference": n}
 The expected pixels are Pillow's (uint8, NCHW or NHWC as the transform says). The versions that were
 used stand in cases.json.
 """
 
+import io
 import json
 import pathlib
 import struct
+import subprocess
 import zlib
 
 import numpy as np
@@ -36,7 +38,7 @@ def save(name, image, **options):
     return name
 
 
-def expect(file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0):
+def expect(file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0, **members):
     """Notes that the transform `ops` of `file` gives `pixels` (an array [h, w, c])."""
     pixels = np.asarray(pixels)
     if pixels.ndim == 2:
@@ -50,6 +52,7 @@ def expect(file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0)
         "layout": layout,
         "channels": channels,
         "ops": ops,
+        **members,
     }
     cases.append(
         {
@@ -63,7 +66,7 @@ def expect(file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0)
 
 def whole(file):
     """The whole decoded file, as Image.convert("RGB") gives it."""
-    image = Image.open(HERE / file).convert("RGB")
+    image = ImageOps.exif_transpose(Image.open(HERE / file)).convert("RGB")
     ops = [{"op": "center_crop", "size": [image.height, image.width]}]
     expect(file, file.replace(".", "_"), image, ops)
 
@@ -84,14 +87,118 @@ def jpegs():
     whole(save("thin.jpg", picture(3, 40), quality=90))
 
 
+SAMPLINGS = {
+    "440": "1x2,1x1,1x1",
+    "411": "4x1,1x1,1x1",
+    "1x4": "1x4,1x1,1x1",
+    "410": "4x2,1x1,1x1",
+    "3x1": "3x1,1x1,1x1",
+    "3x2": "3x2,1x1,1x1",
+    "chroma_larger": "1x1,2x2,2x1",
+    "mixed": "2x2,2x1,1x2",
+    "444_as_1x2": "1x2,1x2,1x2",
+    "422_as_2x2": "2x2,1x2,1x2",
+}
+
+
+def samplings():
+    """Samplings that Pillow does not write."""
+    ppm = io.BytesIO()
+    picture(77, 59, seed=8).save(ppm, "PPM")
+    for name, sampling in SAMPLINGS.items():
+        for options in (["-baseline"], ["-progressive"]):
+            file = f"sampling_{name}{'' if options == ['-baseline'] else options[0]}.jpg"
+            command = ["cjpeg", *options, "-quality", "92", "-sample", sampling]
+            done = subprocess.run(command, input=ppm.getvalue(), stdout=subprocess.PIPE, check=True)
+            (HERE / file).write_bytes(done.stdout)
+            whole(file)
+
+
+def segments(data):
+    """The marker segments of a JPEG before its image data, and the rest."""
+    at, parts = 2, []
+    while data[at + 1] != 0xDA:
+        length = 2 + struct.unpack(">H", data[at + 2 : at + 4])[0]
+        parts.append(data[at : at + length])
+        at += length
+    return parts, data[at:]
+
+
+def remade(name, source, change):
+    """Writes a JPEG whose segments are those of `source` after `change`."""
+    parts, rest = segments((HERE / source).read_bytes())
+    (HERE / name).write_bytes(b"\xff\xd8" + b"".join(change(parts)) + rest)
+    return name
+
+
+def without(*markers):
+    return lambda parts: [part for part in parts if part[1] not in markers]
+
+
+def adobe(transform):
+    segment = b"\xff\xee" + struct.pack(">H5sHHHB", 14, b"Adobe", 100, 0, 0, transform)
+    return lambda parts: [segment, *without(0xE0, 0xEE)(parts)]
+
+
+def with_ids(*ids):
+    """Renames the components, in the frame and in the scan, and drops the markers that explain them."""
+
+    def change(parts):
+        out = []
+        for part in without(0xE0, 0xEE)(parts):
+            if part[1] in (0xC0, 0xC2):
+                frame = bytearray(part)
+                for i, one in enumerate(ids):
+                    frame[10 + 3 * i] = one
+                part = bytes(frame)
+            out.append(part)
+        return out
+
+    return change
+
+
+def colours():
+    """Each way in which a JPEG says what its components are."""
+    whole(remade("rgb_by_ids.jpg", "rgb_stored.jpg", without(0xEE)))
+    whole(remade("rgb_by_adobe.jpg", "sampling_444.jpg", adobe(0)))
+    whole(remade("ycc_by_adobe.jpg", "sampling_420.jpg", adobe(1)))
+    whole(remade("ycc_by_default.jpg", "sampling_420.jpg", without(0xE0)))
+    whole(remade("cmyk_without_adobe.jpg", "cmyk.jpg", without(0xEE)))
+    whole(remade("ycck.jpg", "cmyk.jpg", adobe(2)))
+    # The first component has the only odd name: libjpeg takes such a file for YCbCr.
+    name = remade("ycc_odd_ids.jpg", "sampling_420.jpg", with_ids(0, 1, 2))
+    data = (HERE / name).read_bytes()
+    scan = data.index(b"\xff\xda")
+    ids = bytes(data[:scan] + data[scan : scan + 5])
+    for i in range(3):
+        ids += bytes([i]) + data[scan + 6 + 2 * i : scan + 7 + 2 * i]
+    (HERE / name).write_bytes(ids + data[scan + 11 :])
+    whole(name)
+
+
+def surroundings():
+    """What cameras and programs put around the image."""
+    image = picture(45, 35, seed=9)
+    small = io.BytesIO()
+    picture(16, 12, seed=10).save(small, "JPEG", quality=60)
+    data = b"Exif\0\0" + exif(1) + small.getvalue()
+    whole(save("thumbnail.jpg", image, quality=85, exif=data))
+    whole(save("profile.jpg", image, quality=85, icc_profile=bytes(range(256)) * 300))
+    first = (HERE / "thumbnail.jpg").read_bytes()
+    (HERE / "two_images.jpg").write_bytes(first + (HERE / "sampling_422.jpg").read_bytes())
+    whole("two_images.jpg")
+    (HERE / "trailing.jpg").write_bytes(first + b"\0" * 7 + b"made by a camera\xff\xd8\xff")
+    whole("trailing.jpg")
+
+
 def png_chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
-def write_png(name, width, height, depth, color, rows, extra=b""):
+def write_png(name, width, height, depth, color, rows, extra=b"", interlaced=False):
     """Writes a PNG from bytes of rows, for kinds that Pillow does not write."""
     raw = b"".join(b"\0" + row for row in rows)
-    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, int(interlaced))
     data = (
         b"\x89PNG\r\n\x1a\n"
         + png_chunk(b"IHDR", header)
@@ -141,31 +248,136 @@ def pngs():
     expect(name, "gray_16bit_png", high, [{"op": "center_crop", "size": [9, 11]}])
 
 
+ADAM7 = (
+    (0, 0, 8, 8),
+    (4, 0, 8, 8),
+    (0, 4, 4, 8),
+    (2, 0, 4, 4),
+    (0, 2, 2, 4),
+    (1, 0, 2, 2),
+    (0, 1, 1, 2),
+)
+
+
+def packed(samples, depth):
+    """Rows of an array [h, w, c] of samples, as PNG packs them."""
+    if depth == 16:
+        return [row.astype(">u2").tobytes() for row in samples]
+    if depth == 8:
+        return [row.astype(np.uint8).tobytes() for row in samples]
+    bits = (samples[:, :, 0, None] >> np.arange(depth - 1, -1, -1)) & 1
+    return [np.packbits(row.reshape(-1).astype(np.uint8)).tobytes() for row in bits]
+
+
 def interlaced():
-    """An Adam7 file, written by hand: Pillow reads interlaced files and does not write them."""
+    """Adam7 files and rare kinds, written by hand: Pillow reads them and does not write them."""
     pixels = np.asarray(picture(13, 11, seed=6))
-    raw = b""
-    for x0, y0, dx, dy in (
-        (0, 0, 8, 8),
-        (4, 0, 8, 8),
-        (0, 4, 4, 8),
-        (2, 0, 4, 4),
-        (0, 2, 2, 4),
-        (1, 0, 2, 2),
-        (0, 1, 1, 2),
+    rows = [r for x, y, dx, dy in ADAM7 for r in packed(pixels[y::dy, x::dx], 8) if r]
+    whole(write_png("interlaced.png", 13, 11, 8, 2, rows, interlaced=True))
+    rng = np.random.default_rng(16)
+    for color, depths in (
+        (0, (1, 2, 4, 8, 16)),
+        (2, (8, 16)),
+        (3, (1, 2, 4, 8)),
+        (4, (8, 16)),
+        (6, (8, 16)),
     ):
-        part = pixels[y0::dy, x0::dx]
-        if part.size:
-            raw += b"".join(b"\0" + row.tobytes() for row in part)
-    header = struct.pack(">IIBBBBB", 13, 11, 8, 2, 0, 0, 1)
-    data = (
-        b"\x89PNG\r\n\x1a\n"
-        + png_chunk(b"IHDR", header)
-        + png_chunk(b"IDAT", zlib.compress(raw))
-        + png_chunk(b"IEND", b"")
+        channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color]
+        kind = {0: "gray", 2: "rgb", 3: "palette", 4: "gray_alpha", 6: "rgba"}[color]
+        for depth in depths:
+            samples = rng.integers(0, 1 << depth, (13, 21, channels))
+            extra = b""
+            if color == 3:
+                extra = png_chunk(
+                    b"PLTE", rng.integers(0, 256, 3 << depth, dtype=np.uint8).tobytes()
+                )
+                if depth != 2:
+                    extra += png_chunk(
+                        b"tRNS", bytes(rng.integers(0, 256, 1 << depth, dtype=np.uint8))
+                    )
+            elif color in (0, 2) and depth != 2:
+                extra = png_chunk(b"tRNS", struct.pack(f">{channels}H", *samples[0, 0]))
+            for lace in (False, True):
+                parts = [samples[y::dy, x::dx] for x, y, dx, dy in ADAM7] if lace else [samples]
+                rows = [r for part in parts for r in packed(part, depth) if r]
+                name = f"kind_{kind}_{depth}bit{'_interlaced' if lace else ''}.png"
+                write_png(name, 21, 13, depth, color, rows, extra, interlaced=lace)
+                if color == 0 and depth == 16:  # see pngs()
+                    high = (samples >> 8).astype(np.uint8).repeat(3, axis=2)
+                    expect(
+                        name,
+                        name.replace(".", "_"),
+                        high,
+                        [{"op": "center_crop", "size": [13, 21]}],
+                    )
+                else:
+                    whole(name)
+
+
+def exif(orientation, big=False, kind="H"):
+    """Exif data with an Orientation tag between two others."""
+    order = ">" if big else "<"
+    head = (b"MM\0*" if big else b"II*\0") + struct.pack(order + "I", 8)
+    value = struct.pack(order + kind, orientation).ljust(4, b"\0")
+    entries = [
+        struct.pack(order + "HHI", 0x0100, 4, 1) + struct.pack(order + "I", 7),
+        struct.pack(order + "HHI", 0x0112, {"H": 3, "I": 4}[kind], 1) + value,
+        struct.pack(order + "HHI", 0x0128, 3, 1) + struct.pack(order + "HH", 2, 0),
+    ]
+    return head + struct.pack(order + "H", 3) + b"".join(entries) + bytes(4)
+
+
+def turned():
+    """Each orientation in each container; crops and resizes count in the upright image."""
+    image = picture(37, 26, seed=11)
+    for o in range(1, 9):
+        data = b"Exif\0\0" + exif(o, big=o % 2 == 0, kind="IH"[o % 2])
+        whole(save(f"turned_{o}.jpg", image, quality=90, subsampling=2, exif=data))
+    for o in (3, 6, 8):
+        data = exif(o, big=o == 6)
+        whole(save(f"turned_{o}.png", image, exif=data))
+        whole(save(f"turned_{o}.webp", image, quality=70, exif=data))
+    upright = ImageOps.exif_transpose(Image.open(HERE / "turned_6.jpg"))
+    resized = upright.resize((19, 31), Image.Resampling.BILINEAR)
+    expect("turned_6.jpg", "turned_resized", resized, [{"op": "resize", "size": [31, 19]}])
+    cropped = center(upright.resize((20, 28), Image.Resampling.BILINEAR), 15, 13)
+    ops = [{"op": "resize", "short_side": 20}, {"op": "center_crop", "size": [15, 13]}]
+    expect("turned_6.jpg", "turned_cropped", cropped, ops)
+    luma = Image.open(HERE / "turned_5.jpg")
+    luma.draft("L", luma.size)
+    ops = [{"op": "center_crop", "size": [37, 26]}]
+    expect("turned_5.jpg", "turned_luma", ImageOps.exif_transpose(luma), ops, channels=1)
+    ops = [{"op": "center_crop", "size": [26, 37]}]
+    stored = Image.open(HERE / "turned_6.jpg").convert("RGB")
+    expect("turned_6.jpg", "turned_not", stored, ops, exif_orientation="ignore")
+
+
+def webps():
+    image = picture(45, 35, seed=12)
+    alpha = Image.fromarray(np.asarray(picture(45, 35, seed=13))[:, :, 0])
+    rgba = image.copy()
+    rgba.putalpha(alpha)
+    whole(save("lossy.webp", image, quality=75))
+    whole(save("lossy_alpha.webp", rgba, quality=60, alpha_quality=50))
+    whole(save("lossless.webp", image, lossless=True))
+    whole(save("lossless_alpha.webp", rgba, lossless=True, exact=True))
+    whole(save("lossless_palette.webp", image.quantize(12).convert("RGB"), lossless=True))
+    whole(save("one_pixel.webp", picture(1, 1), quality=75))
+    whole(save("lossy_coarse.webp", picture(64, 49, seed=14), quality=1, method=0))
+    command = ["cwebp", "-quiet", "-f", "70", "-nostrong", "-q", "30"]
+    save("rgb_for_cwebp.png", picture(51, 66, seed=17))
+    files = [HERE / "rgb_for_cwebp.png", "-o", HERE / "lossy_simple_filter.webp"]
+    subprocess.run([*command, *files], check=True)
+    (HERE / "rgb_for_cwebp.png").unlink()
+    whole("lossy_simple_filter.webp")
+    ops = [{"op": "resize", "size": [20, 30]}]
+    resized = (
+        Image.open(HERE / "lossy.webp").convert("RGB").resize((30, 20), Image.Resampling.BILINEAR)
     )
-    (HERE / "interlaced.png").write_bytes(data)
-    whole("interlaced.png")
+    expect("lossy.webp", "webp_resized", resized, ops)
+    luma = Image.open(HERE / "lossy.webp").convert("RGB").convert("L")
+    expect("lossy.webp", "webp_luma", luma, [{"op": "center_crop", "size": [35, 45]}], channels=1)
+    save("animated.webp", image, save_all=True, append_images=[picture(45, 35, seed=15)])
 
 
 def luma():
@@ -248,6 +460,11 @@ def main():
     jpegs()
     pngs()
     interlaced()
+    samplings()
+    colours()
+    surroundings()
+    turned()
+    webps()
     luma()
     resizes()
     arrays()
