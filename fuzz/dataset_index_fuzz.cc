@@ -42,6 +42,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (const dataset::IndexField& field : sample.fields) {
       FuzzCheck(field.name < (*reader)->field_names().size());
       for (char c : field.value) total += static_cast<unsigned char>(c);
+      auto seek_points = (*reader)->SeekPoints(ordinal++);
+      if (!seek_points.ok()) continue;
+      for (std::byte b : *seek_points) total += static_cast<uint64_t>(b);
     }
     auto found = (*reader)->Find(sample.key);
     FuzzCheck(!found.ok() || *found < (*reader)->num_samples());

@@ -103,7 +103,7 @@ Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string
   }
   shard.samples = index->num_samples();
   shard.bytes = index->identity().size_bytes;
-  shard.index_header_crc32c = index->header_crc32c();
+  shard.SetIndex(*index);
   fields->insert(index->field_names().begin(), index->field_names().end());
   parts->manifest.shards.push_back(std::move(shard));
   parts->indexes.push_back(std::move(index));

@@ -52,7 +52,8 @@ struct ShardIdentity {
 // Reads the first and last 4 KiB (less of a smaller file). Fails with the file's I/O faults.
 Result<ShardIdentity> IdentifyShard(const RandomAccessFile& file, const Context& ctx);
 
-// Collects samples in memory (about 60 bytes and the key for each) and makes an index of them.
+// Collects samples in memory (about 60 bytes, the key and the seek points for each) and makes an
+// index of them.
 class IndexBuilder {
  public:
   explicit IndexBuilder(ShardKind kind);
@@ -68,6 +69,8 @@ class IndexBuilder {
     std::optional<uint32_t> crc32c;
     bool in_index = false;
     std::string_view value;
+    // The seek points of a JPEG (codec/seek_points.h): any bytes here. Empty: none.
+    std::string_view seek_points;
   };
   // kInvalidArgument: key longer than 65,535 bytes, more than 4,096 fields, two equal field names,
   // a field name that is empty or longer than 65,535 bytes. kResourceExhausted: more than 65,536
@@ -81,8 +84,10 @@ class IndexBuilder {
   std::string_view KeyOf(uint64_t sample) const;
   // All field names seen, sorted by bytes.
   std::vector<std::string> SortedFieldNames() const;
-  // Returns the whole file's bytes; equal calls give equal bytes. Call once, last.
-  Result<std::string> Finish(const ShardIdentity& identity);
+  // Returns the whole file's bytes; equal calls give equal bytes. Call once, last. `samples_crc32c`
+  // is what IndexReader::samples_crc32c() gives back; without it, what it was without seek points.
+  Result<std::string> Finish(const ShardIdentity& identity,
+                             std::optional<uint32_t> samples_crc32c = {});
 
  private:
   struct Rep;
@@ -109,6 +114,9 @@ class IndexReader {
   const std::string& name() const;
   // CRC32C of the header, which covers the chunk checksums and so the whole file.
   uint32_t header_crc32c() const;
+  // Stands for the samples in a dataset's version: the header_crc32c that the index would have
+  // without its seek points, or before anything was learned from the samples' bytes.
+  uint32_t samples_crc32c() const;
   // Number of fields whose CRC32C was not known when the index was made.
   uint64_t num_unchecked_fields() const;
   bool fully_checksummed() const { return num_unchecked_fields() == 0; }
@@ -116,6 +124,13 @@ class IndexReader {
   // fields of all samples before i: the place of its first field in a side file of checksums.
   // kOutOfRange, kDataLoss (damaged chunk or record). Allocates only when `out->fields` must grow.
   Status Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordinal = nullptr) const;
+  // True when the index keeps seek points for any field, and how many bytes of records.
+  bool has_seek_points() const;
+  uint64_t seek_points_bytes() const;
+  // The seek points of a field, by its ordinal (Get's `first_field_ordinal` and its place in the
+  // sample); empty when it has none. Valid as long as this reader. kOutOfRange, kDataLoss (damaged
+  // chunk, or offsets that lead out of their section).
+  Result<Bytes> SeekPoints(uint64_t field_ordinal) const;
   // The first sample with this key: kNotFound. O(log samples).
   Result<uint64_t> Find(std::string_view key) const;
   // Checks every chunk and decodes every record: what `verify` does.

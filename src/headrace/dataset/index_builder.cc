@@ -10,6 +10,55 @@ namespace headrace::dataset {
 
 using namespace index_format;  // NOLINT: the layout is this file's subject
 
+namespace {
+
+// Lays sections one after the other behind the header and writes the header last.
+class FileLayout {
+ public:
+  FileLayout() : bytes_(kHeaderBytes, '\0') {}
+  std::string* bytes() { return &bytes_; }
+  void BeginSection(SectionType type, uint32_t flags = kSectionRequired) {
+    Align();
+    char* at = &bytes_[kAtSections + kSectionBytes * num_sections_++];
+    StoreLittle<uint32_t>(at, type);
+    StoreLittle<uint32_t>(at + 4, flags);
+    StoreLittle<uint64_t>(at + 8, bytes_.size());
+  }
+  void EndSection() {
+    char* at = &bytes_[kAtSections + kSectionBytes * (num_sections_ - 1)];
+    StoreLittle<uint64_t>(at + 16, bytes_.size() - LoadLittle<uint64_t>(at + 8));
+  }
+  template <typename T>
+  void Put(T value) {
+    char word[sizeof(T)];
+    StoreLittle(word, value);
+    bytes_.append(word, sizeof word);
+  }
+  template <typename T>
+  void SetHeader(size_t at, T value) {
+    StoreLittle(&bytes_[at], value);
+  }
+  std::string Seal() {
+    Align();
+    size_t table = bytes_.size();
+    for (size_t at = kHeaderBytes; at < table; at += kChunkBytes)
+      Put(Crc32c(AsBytes(bytes_).subspan(at, std::min(kChunkBytes, table - at))));
+    SetHeader<uint64_t>(kAtFileBytes, bytes_.size());
+    SetHeader<uint64_t>(kAtChunkTable, table);
+    SetHeader<uint32_t>(kAtChunkTableCrc, Crc32c(AsBytes(bytes_).subspan(table)));
+    SetHeader<uint32_t>(kAtNumSections, num_sections_);
+    SetHeader<uint32_t>(kAtHeaderCrc, Crc32c(AsBytes(bytes_).first(kAtHeaderCrc)));
+    return std::move(bytes_);
+  }
+
+ private:
+  void Align() { bytes_.append((8 - bytes_.size() % 8) % 8, '\0'); }
+  std::string bytes_;
+  uint32_t num_sections_ = 0;
+};
+
+}  // namespace
+
 struct IndexBuilder::Rep {
   explicit Rep(ShardKind shard_kind) : kind(shard_kind) {}
 
@@ -26,6 +75,10 @@ struct IndexBuilder::Rep {
   Status Check(std::string_view key, std::span<const Field> fields) const;
   Result<uint32_t> NameId(std::string_view name);
   void PutField(const Field& field, uint32_t name, uint64_t* previous_end);
+  void PutSeekPoints(std::string_view record, uint64_t field_ordinal);
+  uint64_t SeekBytes() const { return seek_records.size() + 8 * (num_fields + 1); }
+  void LaySamples(const ShardIdentity& identity, FileLayout* layout);
+  void LaySeekPoints(FileLayout* layout);
   void SortHashes();
 
   ShardKind kind;
@@ -36,6 +89,9 @@ struct IndexBuilder::Rep {
   std::vector<std::string> names;
   std::unordered_map<std::string, uint32_t, TextHash, std::equal_to<>> name_ids;
   std::vector<uint32_t> ids, sorted_ids;  // reused by Add
+  // Where the seek points of each field start; as long as the last field that has some.
+  std::vector<uint64_t> seek_offsets;
+  std::string seek_records;
   uint64_t num_fields = 0;
   uint64_t num_unchecked = 0;
 };
@@ -100,6 +156,12 @@ void IndexBuilder::Rep::PutField(const Field& field, uint32_t name, uint64_t* pr
   }
 }
 
+void IndexBuilder::Rep::PutSeekPoints(std::string_view record, uint64_t field_ordinal) {
+  if (record.empty()) return;
+  seek_offsets.resize(field_ordinal + 1, seek_records.size());
+  seek_records.append(record);
+}
+
 void IndexBuilder::Rep::SortHashes() {
   if (!hashes_sorted) std::sort(hashes.begin(), hashes.end());
   hashes_sorted = true;
@@ -136,7 +198,10 @@ Status IndexBuilder::Add(std::string_view key, std::span<const Field> fields) {
   PutVarint(rep_->num_fields, &rep_->records);
   PutVarint(fields.size(), &rep_->records);
   uint64_t previous_end = 0;
-  for (size_t i = 0; i < fields.size(); ++i) rep_->PutField(fields[i], ids[i], &previous_end);
+  for (size_t i = 0; i < fields.size(); ++i) {
+    rep_->PutField(fields[i], ids[i], &previous_end);
+    rep_->PutSeekPoints(fields[i].seek_points, rep_->num_fields + i);
+  }
   rep_->num_fields += fields.size();
   return OkStatus();
 }
@@ -170,89 +235,68 @@ std::vector<std::string> IndexBuilder::SortedFieldNames() const {
   return names;
 }
 
-namespace {
+void IndexBuilder::Rep::LaySeekPoints(FileLayout* layout) {
+  if (seek_records.empty()) return;
+  seek_offsets.resize(num_fields + 1, seek_records.size());
+  layout->BeginSection(kSeekOffsets, 0);
+  for (uint64_t offset : seek_offsets) layout->Put(offset);
+  layout->EndSection();
+  layout->BeginSection(kSeekRecords, 0);
+  layout->bytes()->append(seek_records);
+  layout->EndSection();
+}
 
-// Lays sections one after the other behind the header and writes the header last.
-class FileLayout {
- public:
-  FileLayout() : bytes_(kHeaderBytes, '\0') {}
-  std::string* bytes() { return &bytes_; }
-  void BeginSection(SectionType type) {
-    Align();
-    char* at = &bytes_[kAtSections + kSectionBytes * num_sections_++];
-    StoreLittle<uint32_t>(at, type);
-    StoreLittle<uint32_t>(at + 4, kSectionRequired);
-    StoreLittle<uint64_t>(at + 8, bytes_.size());
+// Everything but what is added for seek points.
+void IndexBuilder::Rep::LaySamples(const ShardIdentity& identity, FileLayout* layout) {
+  layout->BeginSection(kFieldNames);
+  layout->Put<uint32_t>(static_cast<uint32_t>(names.size()));
+  for (const std::string& name : names) {
+    layout->Put<uint16_t>(static_cast<uint16_t>(name.size()));
+    layout->bytes()->append(name);
   }
-  void EndSection() {
-    char* at = &bytes_[kAtSections + kSectionBytes * (num_sections_ - 1)];
-    StoreLittle<uint64_t>(at + 16, bytes_.size() - LoadLittle<uint64_t>(at + 8));
+  layout->EndSection();
+  layout->BeginSection(kOffsets);
+  for (uint64_t offset : offsets) layout->Put(offset);
+  layout->Put<uint64_t>(records.size());
+  layout->EndSection();
+  layout->BeginSection(kKeyHashes);
+  for (const KeyHash& entry : hashes) {
+    layout->Put(entry.hash);
+    layout->Put(entry.sample);
   }
-  template <typename T>
-  void Put(T value) {
-    char word[sizeof(T)];
-    StoreLittle(word, value);
-    bytes_.append(word, sizeof word);
-  }
-  template <typename T>
-  void SetHeader(size_t at, T value) {
-    StoreLittle(&bytes_[at], value);
-  }
-  std::string Seal() {
-    Align();
-    size_t table = bytes_.size();
-    for (size_t at = kHeaderBytes; at < table; at += kChunkBytes)
-      Put(Crc32c(AsBytes(bytes_).subspan(at, std::min(kChunkBytes, table - at))));
-    SetHeader<uint64_t>(kAtFileBytes, bytes_.size());
-    SetHeader<uint64_t>(kAtChunkTable, table);
-    SetHeader<uint32_t>(kAtChunkTableCrc, Crc32c(AsBytes(bytes_).subspan(table)));
-    SetHeader<uint32_t>(kAtNumSections, num_sections_);
-    SetHeader<uint32_t>(kAtHeaderCrc, Crc32c(AsBytes(bytes_).first(kAtHeaderCrc)));
-    return std::move(bytes_);
-  }
+  layout->EndSection();
+  layout->BeginSection(kRecords);
+  layout->bytes()->append(records);
+  layout->EndSection();
+  layout->bytes()->replace(kAtMagic, kMagic.size(), kMagic);
+  layout->SetHeader(kAtVersion, kVersion);
+  layout->SetHeader(kAtKind, static_cast<uint32_t>(kind));
+  layout->SetHeader<uint64_t>(kAtNumSamples, offsets.size());
+  layout->SetHeader(kAtNumFields, num_fields);
+  layout->SetHeader(kAtNumUnchecked, num_unchecked);
+  layout->SetHeader(kAtShardBytes, identity.size_bytes);
+  layout->SetHeader(kAtShardHead, identity.head_crc32c);
+  layout->SetHeader(kAtShardTail, identity.tail_crc32c);
+}
 
- private:
-  void Align() { bytes_.append((8 - bytes_.size() % 8) % 8, '\0'); }
-  std::string bytes_;
-  uint32_t num_sections_ = 0;
-};
-
-}  // namespace
-
-Result<std::string> IndexBuilder::Finish(const ShardIdentity& identity) {
+Result<std::string> IndexBuilder::Finish(const ShardIdentity& identity,
+                                         std::optional<uint32_t> samples_crc32c) {
   rep_->SortHashes();
+  if (!samples_crc32c && !rep_->seek_records.empty()) {
+    FileLayout plain;
+    rep_->LaySamples(identity, &plain);
+    samples_crc32c = LoadLittle<uint32_t>(plain.Seal().data() + kAtHeaderCrc);
+  }
   FileLayout layout;
   layout.bytes()->reserve(kHeaderBytes + rep_->records.size() + rep_->records.size() / 1000 +
-                          16 * rep_->offsets.size() + 65536);
-  layout.BeginSection(kFieldNames);
-  layout.Put<uint32_t>(static_cast<uint32_t>(rep_->names.size()));
-  for (const std::string& name : rep_->names) {
-    layout.Put<uint16_t>(static_cast<uint16_t>(name.size()));
-    layout.bytes()->append(name);
+                          16 * rep_->offsets.size() + rep_->SeekBytes() + 65536);
+  rep_->LaySamples(identity, &layout);
+  rep_->LaySeekPoints(&layout);
+  if (samples_crc32c) {
+    layout.BeginSection(kSamplesCrc, 0);
+    layout.Put(*samples_crc32c);
+    layout.EndSection();
   }
-  layout.EndSection();
-  layout.BeginSection(kOffsets);
-  for (uint64_t offset : rep_->offsets) layout.Put(offset);
-  layout.Put<uint64_t>(rep_->records.size());
-  layout.EndSection();
-  layout.BeginSection(kKeyHashes);
-  for (const Rep::KeyHash& entry : rep_->hashes) {
-    layout.Put(entry.hash);
-    layout.Put(entry.sample);
-  }
-  layout.EndSection();
-  layout.BeginSection(kRecords);
-  layout.bytes()->append(rep_->records);
-  layout.EndSection();
-  layout.bytes()->replace(kAtMagic, kMagic.size(), kMagic);
-  layout.SetHeader(kAtVersion, kVersion);
-  layout.SetHeader(kAtKind, static_cast<uint32_t>(rep_->kind));
-  layout.SetHeader<uint64_t>(kAtNumSamples, rep_->offsets.size());
-  layout.SetHeader(kAtNumFields, rep_->num_fields);
-  layout.SetHeader(kAtNumUnchecked, rep_->num_unchecked);
-  layout.SetHeader(kAtShardBytes, identity.size_bytes);
-  layout.SetHeader(kAtShardHead, identity.head_crc32c);
-  layout.SetHeader(kAtShardTail, identity.tail_crc32c);
   return layout.Seal();
 }
 

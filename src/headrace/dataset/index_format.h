@@ -41,7 +41,13 @@ enum SectionType : uint32_t {
   kOffsets = 2,     // u64[samples + 1]: where each record starts in kRecords, and its end
   kRecords = 3,
   kKeyHashes = 4,  // {u32 CRC32C of the key, u32 sample}[samples], sorted
+  // Both or none, and never required: a reader that skips them decodes the same pixels.
+  kSeekOffsets =
+      5,  // u64[fields + 1]: where each field's record starts in kSeekRecords, and its end
+  kSeekRecords = 6,
+  kSamplesCrc = 7,  // u32: CRC32C of the header that the index would have without what was added
 };
+inline constexpr uint32_t kLastSection = kSamplesCrc;
 // A reader that does not know the section must refuse the file.
 inline constexpr uint32_t kSectionRequired = 1;
 

@@ -18,9 +18,9 @@ struct IndexReader::Rep {
   ShardKind kind = ShardKind::kTar;
   uint64_t num_samples = 0, num_fields = 0, num_unchecked = 0;
   ShardIdentity identity;
-  uint32_t header_crc = 0;
+  uint32_t header_crc = 0, samples_crc = 0;
   uint64_t chunk_table = 0;  // where the table starts, which is where the body ends
-  std::array<Bytes, kKeyHashes + 1> sections;
+  std::array<Bytes, kLastSection + 1> sections;
   std::vector<std::string> field_names;
   // One bit for each chunk that was checked and found right.
   std::vector<std::atomic<uint64_t>> checked;
@@ -31,10 +31,14 @@ struct IndexReader::Rep {
   Status CheckSectionSizes() const;
   Status CheckChunkTable();
   Status ReadFieldNames();
+  Status ReadSamplesCrc();
   uint64_t OffsetOf(Bytes part) const { return static_cast<uint64_t>(part.data() - file.data()); }
   Status CheckChunk(uint64_t chunk);
   Status Touch(Bytes part);
   Result<Bytes> Record(uint64_t i);
+  // The part of section `data` that entries i and i + 1 of the section `table` enclose.
+  Result<Bytes> Slice(SectionType table, SectionType data, uint64_t i, std::string_view what);
+  Status CheckSeekPoints();
   Status Decode(Bytes record, IndexSample* out, uint64_t* first_field_ordinal) const;
   void DecodeField(RecordCursor* cursor, IndexField* field, uint64_t* previous_end) const;
   Result<std::string_view> KeyOf(uint64_t i);
@@ -97,7 +101,7 @@ Status IndexReader::Rep::ReadSectionTable() {
     uint64_t length = LoadLittle<uint64_t>(entry + 16);
     if (offset < kHeaderBytes || offset > chunk_table || length > chunk_table - offset)
       return Damaged(at, fmt::format("section {} lies outside the body", type));
-    if (type >= kFieldNames && type <= kKeyHashes) {
+    if (type >= kFieldNames && type <= kLastSection) {
       sections[type] = file.subspan(offset, length);
     } else if ((flags & kSectionRequired) != 0) {
       return Error(Code::kFailedPrecondition,
@@ -120,6 +124,8 @@ Status IndexReader::Rep::CheckSectionSizes() const {
   // A field takes at least three bytes of its record.
   if (num_fields > sections[kRecords].size() || num_unchecked > num_fields)
     return Damaged(kAtNumFields, "more fields than the records can hold");
+  if (!sections[kSeekOffsets].empty() && sections[kSeekOffsets].size() != (num_fields + 1) * 8)
+    return Damaged(kAtSections, "the table of seek points does not fit the number of fields");
   return OkStatus();
 }
 
@@ -153,6 +159,18 @@ Status IndexReader::Rep::ReadFieldNames() {
   return OkStatus();
 }
 
+Status IndexReader::Rep::ReadSamplesCrc() {
+  Bytes part = sections[kSamplesCrc];
+  samples_crc = header_crc;
+  if (part.empty()) return OkStatus();
+  if (part.size() != 4)
+    return Damaged(kAtSections, fmt::format("section {} has {} bytes, not 4",
+                                            static_cast<int>(kSamplesCrc), part.size()));
+  HR_RETURN_IF_ERROR(Touch(part));
+  samples_crc = LoadLittle<uint32_t>(part.data());
+  return OkStatus();
+}
+
 Status IndexReader::Rep::CheckChunk(uint64_t chunk) {
   uint64_t begin = kHeaderBytes + chunk * kChunkBytes;
   uint64_t end = std::min<uint64_t>(begin + kChunkBytes, chunk_table);
@@ -182,16 +200,37 @@ Result<Bytes> IndexReader::Rep::Record(uint64_t i) {
   if (i >= num_samples)
     return Error(Code::kOutOfRange, "index {} has {} samples, there is no number {}", name,
                  num_samples, i);
-  Bytes entry = sections[kOffsets].subspan(i * 8, 16);
+  return Slice(kOffsets, kRecords, i, "the record of sample");
+}
+
+Result<Bytes> IndexReader::Rep::Slice(SectionType table, SectionType data, uint64_t i,
+                                      std::string_view what) {
+  Bytes entry = sections[table].subspan(i * 8, 16);
   HR_RETURN_IF_ERROR(Touch(entry));
   uint64_t begin = LoadLittle<uint64_t>(entry.data());
   uint64_t end = LoadLittle<uint64_t>(entry.data() + 8);
-  if (begin > end || end > sections[kRecords].size())
-    return Damaged(OffsetOf(entry),
-                   fmt::format("the record of sample {} lies outside its section", i));
-  Bytes record = sections[kRecords].subspan(begin, end - begin);
-  HR_RETURN_IF_ERROR(Touch(record));
-  return record;
+  if (begin > end || end > sections[data].size())
+    return Damaged(OffsetOf(entry), fmt::format("{} {} lies outside its section", what, i));
+  Bytes slice = sections[data].subspan(begin, end - begin);
+  HR_RETURN_IF_ERROR(Touch(slice));
+  return slice;
+}
+
+// That the records of seek points lie one behind the other and fill their section.
+Status IndexReader::Rep::CheckSeekPoints() {
+  Bytes table = sections[kSeekOffsets];
+  if (table.empty()) return OkStatus();
+  HR_RETURN_IF_ERROR(Touch(table));
+  uint64_t before = 0;
+  for (uint64_t i = 0; i <= num_fields; ++i) {
+    uint64_t offset = LoadLittle<uint64_t>(table.data() + i * 8);
+    if (offset < before || (i == 0 && offset != 0))
+      return Damaged(OffsetOf(table) + i * 8, "the table of seek points does not ascend from 0");
+    before = offset;
+  }
+  if (before == sections[kSeekRecords].size()) return OkStatus();
+  return Damaged(OffsetOf(table) + num_fields * 8,
+                 "the table of seek points does not end where their section ends");
 }
 
 void IndexReader::Rep::DecodeField(RecordCursor* cursor, IndexField* field,
@@ -253,6 +292,7 @@ Result<std::unique_ptr<IndexReader>> IndexReader::Open(std::unique_ptr<MappedFil
   HR_RETURN_IF_ERROR(rep.ReadSectionTable());
   HR_RETURN_IF_ERROR(rep.CheckChunkTable());
   HR_RETURN_IF_ERROR(rep.ReadFieldNames());
+  HR_RETURN_IF_ERROR(rep.ReadSamplesCrc());
   return reader;
 }
 
@@ -281,11 +321,23 @@ uint64_t IndexReader::num_unchecked_fields() const { return rep_->num_unchecked;
 const ShardIdentity& IndexReader::identity() const { return rep_->identity; }
 const std::string& IndexReader::name() const { return rep_->name; }
 uint32_t IndexReader::header_crc32c() const { return rep_->header_crc; }
+uint32_t IndexReader::samples_crc32c() const { return rep_->samples_crc; }
 std::span<const std::string> IndexReader::field_names() const { return rep_->field_names; }
 
 Status IndexReader::Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordinal) const {
   HR_ASSIGN_OR_RETURN(Bytes record, rep_->Record(i));
   return rep_->Decode(record, out, first_field_ordinal);
+}
+
+bool IndexReader::has_seek_points() const { return !rep_->sections[kSeekOffsets].empty(); }
+uint64_t IndexReader::seek_points_bytes() const { return rep_->sections[kSeekRecords].size(); }
+
+Result<Bytes> IndexReader::SeekPoints(uint64_t field_ordinal) const {
+  if (field_ordinal >= rep_->num_fields)
+    return Error(Code::kOutOfRange, "index {} has {} fields, there is no number {}", rep_->name,
+                 rep_->num_fields, field_ordinal);
+  if (!has_seek_points()) return Bytes();
+  return rep_->Slice(kSeekOffsets, kSeekRecords, field_ordinal, "the seek points of field");
 }
 
 Result<uint64_t> IndexReader::Find(std::string_view key) const {
@@ -327,7 +379,7 @@ Status IndexReader::VerifyAll() const {
   }
   if (expected_ordinal != rep_->num_fields || unchecked != rep_->num_unchecked)
     return rep_->Damaged(kAtNumFields, "the counts of fields do not fit the records");
-  return OkStatus();
+  return rep_->CheckSeekPoints();
 }
 
 Result<ShardIdentity> IdentifyShard(const RandomAccessFile& file, const Context& ctx) {

@@ -21,6 +21,7 @@ struct ModelField {
   std::optional<uint32_t> crc32c;
   bool in_index = false;
   std::string value;
+  std::string seek_points = {};
 };
 struct ModelSample {
   std::string key;
@@ -30,7 +31,7 @@ struct ModelSample {
 Status AddTo(IndexBuilder* builder, const ModelSample& sample) {
   std::vector<IndexBuilder::Field> fields;
   for (const ModelField& f : sample.fields)
-    fields.push_back({f.name, f.offset, f.length, f.crc32c, f.in_index, f.value});
+    fields.push_back({f.name, f.offset, f.length, f.crc32c, f.in_index, f.value, f.seek_points});
   return builder->Add(sample.key, fields);
 }
 
@@ -103,6 +104,118 @@ TEST(Index, WritesTheGoldenFileOfVersion1) {
       PosixFileSystem()->ReadWhole(HEADRACE_GOLDEN_DIR "/index_v1.hridx", 1 << 20).value();
   EXPECT_EQ(Build(ShardKind::kTar, samples, {1 << 20, 1, 2}), golden);
   EXPECT_TRUE(Read(golden)->VerifyAll().ok());
+}
+
+// The fields of these samples, in turn: a, none, none, bcd, none, none.
+std::vector<ModelSample> SamplesWithSeekPoints() {
+  return {{"0", {{"jpg", 512, 9, 1u, false, "", "a"}, {"cls", 1536, 1, 2u, false, "", ""}}},
+          {"1", {{"cls", 2560, 1, 3u, false, "", ""}, {"jpg", 3584, 9, 4u, false, "", "bcd"}}},
+          {"2", {{"jpg", 4608, 9, 5u, false, "", ""}, {"n", 0, 0, {}, true, "42", ""}}}};
+}
+
+std::string SeekPointsOf(const IndexReader& reader, uint64_t ordinal) {
+  auto found = reader.SeekPoints(ordinal);
+  EXPECT_TRUE(found.ok()) << found.status().ToString();
+  return found.ok() ? std::string(AsText(*found)) : "fault";
+}
+
+TEST(Index, GivesBackSeekPoints) {
+  auto reader = Read(Build(ShardKind::kTar, SamplesWithSeekPoints()));
+  EXPECT_TRUE(reader->has_seek_points());
+  EXPECT_EQ(reader->seek_points_bytes(), 4u);
+  std::vector<std::string> found;
+  for (uint64_t i = 0; i < 6; ++i) found.push_back(SeekPointsOf(*reader, i));
+  EXPECT_THAT(found, ::testing::ElementsAre("a", "", "", "bcd", "", ""));
+  EXPECT_EQ(reader->SeekPoints(6).status().code(), Code::kOutOfRange);
+  EXPECT_TRUE(reader->VerifyAll().ok());
+}
+
+TEST(Index, WithoutSeekPointsThereAreNoSectionsForThem) {
+  std::vector<ModelSample> samples = SamplesWithSeekPoints();
+  for (ModelSample& sample : samples)
+    for (ModelField& field : sample.fields) field.seek_points.clear();
+  std::string bytes = Build(ShardKind::kTar, samples);
+  EXPECT_EQ(LoadLittle<uint32_t>(&bytes[index_format::kAtNumSections]), 4u);
+  auto reader = Read(bytes);
+  EXPECT_FALSE(reader->has_seek_points());
+  EXPECT_EQ(reader->seek_points_bytes(), 0u);
+  EXPECT_EQ(SeekPointsOf(*reader, 3), "");
+}
+
+TEST(Index, WritesTheGoldenFileWithSeekPoints) {
+  std::string golden =
+      PosixFileSystem()->ReadWhole(HEADRACE_GOLDEN_DIR "/index_seek_v1.hridx", 1 << 20).value();
+  EXPECT_EQ(Build(ShardKind::kTar, SamplesWithSeekPoints(), {8192, 1, 2}), golden);
+  EXPECT_TRUE(Read(golden)->VerifyAll().ok());
+}
+
+// A program that knows sections 1 to 4 only: their types are moved to where it knows none.
+TEST(Index, ReadersThatDoNotKnowSeekPointsSkipThem) {
+  namespace f = index_format;
+  std::string bytes = Build(ShardKind::kTar, SamplesWithSeekPoints());
+  for (size_t i = 0; i < LoadLittle<uint32_t>(&bytes[f::kAtNumSections]); ++i) {
+    char* entry = &bytes[f::kAtSections + i * f::kSectionBytes];
+    uint32_t type = LoadLittle<uint32_t>(entry);
+    if (type >= f::kSeekOffsets) StoreLittle<uint32_t>(entry, type + 1000);
+  }
+  StoreLittle<uint32_t>(&bytes[f::kAtHeaderCrc], Crc32c(AsBytes(bytes).first(f::kAtHeaderCrc)));
+  auto reader = Read(bytes);
+  EXPECT_FALSE(reader->has_seek_points());
+  EXPECT_TRUE(reader->VerifyAll().ok());
+}
+
+// An index whose table of seek points was written by someone who means harm: `at` gets `value`.
+std::string WithSeekOffset(size_t at, uint64_t value) {
+  namespace f = index_format;
+  std::string bytes = Build(ShardKind::kTar, SamplesWithSeekPoints());
+  size_t section = LoadLittle<uint64_t>(&bytes[f::kAtSections + 4 * f::kSectionBytes + 8]);
+  StoreLittle<uint64_t>(&bytes[section + at * 8], value);
+  size_t table = LoadLittle<uint64_t>(&bytes[f::kAtChunkTable]);
+  StoreLittle<uint32_t>(&bytes[table],
+                        Crc32c(AsBytes(bytes).subspan(f::kHeaderBytes, table - f::kHeaderBytes)));
+  StoreLittle<uint32_t>(&bytes[f::kAtChunkTableCrc], Crc32c(AsBytes(bytes).subspan(table)));
+  StoreLittle<uint32_t>(&bytes[f::kAtHeaderCrc], Crc32c(AsBytes(bytes).first(f::kAtHeaderCrc)));
+  return bytes;
+}
+
+TEST(Index, SeekOffsetsThatLieAreNoted) {
+  for (uint64_t value : {uint64_t{5}, uint64_t{1} << 40, UINT64_MAX}) {
+    auto reader = Read(WithSeekOffset(3, value));
+    EXPECT_EQ(reader->SeekPoints(3).status().code(), Code::kDataLoss) << value;
+    EXPECT_EQ(reader->SeekPoints(2).status().code(), Code::kDataLoss) << value;
+    EXPECT_EQ(SeekPointsOf(*reader, 0), "a");
+    Status status = reader->VerifyAll();
+    EXPECT_EQ(status.code(), Code::kDataLoss) << value;
+    EXPECT_THAT(status.ToString(), HasSubstr("seek points"));
+  }
+  // In bounds, but another cut than the records have.
+  EXPECT_TRUE(Read(WithSeekOffset(4, 3))->SeekPoints(3).ok());
+  EXPECT_EQ(Read(WithSeekOffset(6, 3))->VerifyAll().code(), Code::kDataLoss);
+}
+
+TEST(Index, ASeekTableOfAnotherLengthIsRefused) {
+  namespace f = index_format;
+  std::string bytes = Build(ShardKind::kTar, SamplesWithSeekPoints());
+  StoreLittle<uint64_t>(&bytes[f::kAtSections + 4 * f::kSectionBytes + 16], 48);
+  StoreLittle<uint32_t>(&bytes[f::kAtHeaderCrc], Crc32c(AsBytes(bytes).first(f::kAtHeaderCrc)));
+  EXPECT_EQ(IndexReader::FromBytes(bytes, "x").status().code(), Code::kDataLoss);
+}
+
+TEST(Index, SeekPointsAreNotTouchedUnlessAskedFor) {
+  std::vector<ModelSample> samples = SmallSamples(2000);
+  for (ModelSample& sample : samples) sample.fields[0].seek_points = std::string(100, 's');
+  std::string bytes = Build(ShardKind::kTar, samples);
+  bytes[bytes.size() - 20000] ^= 1;  // among the seek points, which stand last
+  auto reader = Read(bytes);
+  IndexSample sample;
+  size_t failed = 0;
+  for (uint64_t i = 0; i < 2000; ++i) {
+    ASSERT_TRUE(reader->Get(i, &sample).ok()) << i;
+    failed += !reader->SeekPoints(2 * i).ok();
+  }
+  EXPECT_GT(failed, 0u);
+  EXPECT_LT(failed, 50u);
+  EXPECT_EQ(reader->VerifyAll().code(), Code::kDataLoss);
 }
 
 TEST(Index, StaysSmallForSmallSamples) {

@@ -35,7 +35,7 @@ std::string CanonicalContent(const Manifest& m) {
     PutNumber(shard.samples, &out);
     PutNumber(shard.bytes, &out);
     PutText(shard.crc32c ? std::to_string(*shard.crc32c) : "", &out);
-    PutNumber(shard.index_header_crc32c, &out);
+    PutNumber(shard.samples_crc32c.value_or(shard.index_header_crc32c), &out);
   }
   return out;
 }
@@ -43,7 +43,10 @@ std::string CanonicalContent(const Manifest& m) {
 // Covers what the version does not.
 uint32_t ComputeChecksum(const Manifest& m) {
   std::string rest = CanonicalContent(m);
-  for (const ManifestShard& shard : m.shards) PutText(shard.index, &rest);
+  for (const ManifestShard& shard : m.shards) {
+    PutText(shard.index, &rest);
+    if (shard.samples_crc32c) PutNumber(shard.index_header_crc32c, &rest);
+  }
   PutText(m.base, &rest);
   for (const std::string& parent : m.parents) PutText(parent, &rest);
   PutText(m.message, &rest);
@@ -129,6 +132,8 @@ ManifestShard ParseShard(const Json& object, size_t number, ManifestParser* pars
   shard.bytes = parser->Number(object, "bytes", where);
   if (object.Find("crc32c")) shard.crc32c = parser->Word(object, "crc32c", where);
   shard.index_header_crc32c = parser->Word(object, "index_header_crc32c", where);
+  if (object.Find("samples_crc32c"))
+    shard.samples_crc32c = parser->Word(object, "samples_crc32c", where);
   return shard;
 }
 
@@ -140,10 +145,10 @@ Status CheckFormat(const Json& json, std::string_view file_name, const ManifestP
         .At({.file = std::string(file_name), .offset = 0, .key = {}, .field = {}});
   Result<uint64_t> version = json.GetUint("format_version");
   if (!version.ok()) return parser.Fault(version.status().message());
-  if (*version != Manifest::kVersion)
+  if (*version < 1 || *version > Manifest::kVersion)
     return Error(Code::kFailedPrecondition,
-                 "manifest {} has format version {}, this program reads version {}: use a newer "
-                 "headrace",
+                 "manifest {} has format version {}, this program reads versions 1 to {}: use a "
+                 "newer headrace",
                  file_name, *version, Manifest::kVersion)
         .At({.file = std::string(file_name), .offset = {}, .key = {}, .field = {}});
   return OkStatus();
@@ -197,6 +202,12 @@ Status CheckRelativeName(std::string_view name) {
   return OkStatus();
 }
 
+void ManifestShard::SetIndex(const IndexReader& reader) {
+  index_header_crc32c = reader.header_crc32c();
+  samples_crc32c.reset();
+  if (reader.samples_crc32c() != index_header_crc32c) samples_crc32c = reader.samples_crc32c();
+}
+
 std::string Manifest::ComputeVersion() const {
   Sha256 sha;
   sha.Update(CanonicalContent(*this));
@@ -211,7 +222,10 @@ uint64_t Manifest::num_samples() const {
 
 std::string Manifest::ToJson() const {
   Json json = Json::MakeObject();
-  json.Set("format", kFormat).Set("format_version", kVersion);
+  bool old_readers_agree = std::all_of(shards.begin(), shards.end(), [](const ManifestShard& s) {
+    return !s.samples_crc32c.has_value();
+  });
+  json.Set("format", kFormat).Set("format_version", old_readers_agree ? 1 : kVersion);
   json.Set("version", ComputeVersion()).Set("created_by", EscapeText(created_by));
   json.Set("kind", EscapeText(kind)).Set("samples", num_samples());
   if (!base.empty()) json.Set("base", EscapeText(base));
@@ -224,6 +238,7 @@ std::string Manifest::ToJson() const {
     entry.Set("samples", shard.samples).Set("bytes", shard.bytes);
     if (shard.crc32c) entry.Set("crc32c", uint64_t{*shard.crc32c});
     entry.Set("index_header_crc32c", uint64_t{shard.index_header_crc32c});
+    if (shard.samples_crc32c) entry.Set("samples_crc32c", uint64_t{*shard.samples_crc32c});
     list.Append(std::move(entry));
   }
   json.Set("shards", std::move(list)).Set("checksum", uint64_t{ComputeChecksum(*this)});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "headrace/base/status.h"
+#include "headrace/dataset/index.h"
 #include "headrace/env/file.h"
 
 namespace headrace::dataset {
@@ -27,10 +28,17 @@ struct ManifestShard {
   uint64_t bytes = 0;                // size of the shard's file; 0 for files in place
   std::optional<uint32_t> crc32c;    // of the whole shard, when known
   uint32_t index_header_crc32c = 0;  // ties the index to this manifest
+  // Stands for the index in the version, when that is not index_header_crc32c: so the version stays
+  // when seek points are added (IndexReader::samples_crc32c).
+  std::optional<uint32_t> samples_crc32c = {};
+
+  // Takes both from an open index.
+  void SetIndex(const IndexReader& reader);
 };
 
 struct Manifest {
-  static constexpr uint64_t kVersion = 1;
+  // 2: some shard has a samples_crc32c.
+  static constexpr uint64_t kVersion = 2;
   std::string kind = "tar";         // "tar", "folder", "list"
   std::vector<std::string> fields;  // sorted
   std::vector<ManifestShard> shards;
@@ -43,7 +51,7 @@ struct Manifest {
   std::string created_by;            // "headrace 0.1.0": not part of the version
 
   // 64 hex digits: SHA-256 over kind, fields, classes and, per shard, name, samples, bytes, crc32c
-  // and index checksum, in the canonical form of docs/formats/manifest.md.
+  // and samples_crc32c or index checksum, in the canonical form of docs/formats/manifest.md.
   std::string ComputeVersion() const;
   uint64_t num_samples() const;
   // The text of headrace.json. Names that are not printable UTF-8 are escaped (EscapeText).

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes index_v1.hridx and manifest_v1.json from the format pages alone.
+"""Writes index_v1.hridx, index_seek_v1.hridx and manifest_v1.json from the format pages alone.
 
 It shares no code with the program: docs/formats/index.md and docs/formats/manifest.md are its
-source. The C++ tests read both files, and write them again byte for byte. Files of version 1 never
+source. The C++ tests read the files, and write them again byte for byte. Files of version 1 never
 change; a new version gets files of its own.
 """
 
@@ -35,8 +35,11 @@ def zigzag(delta):
     return (delta << 1) ^ (-1 if delta < 0 else 0)
 
 
-def index(names, samples, identity):
-    """samples: (key, [(name, offset, length, crc32c or None) or (name, value bytes)])."""
+def index(names, samples, identity, seek_points=None):
+    """samples: (key, [(name, offset, length, crc32c or None) or (name, value bytes)]).
+
+    seek_points: the record of each field of all samples, or None.
+    """
     records, offsets, ordinal, unchecked = b"", [], 0, 0
     for key, fields in samples:
         offsets.append(len(records))
@@ -65,10 +68,15 @@ def index(names, samples, identity):
         (4, b"".join(struct.pack("<II", *h) for h in hashes)),
         (3, records),
     ]
+    if seek_points is not None:
+        starts = [sum(map(len, seek_points[:i])) for i in range(len(seek_points) + 1)]
+        sections.append((5, b"".join(struct.pack("<Q", s) for s in starts)))
+        sections.append((6, b"".join(seek_points)))
+        sections.append((7, index(names, samples, identity)[4092:4096]))
     body, table = b"", b""
     for kind, data in sections:
         body += b"\0" * (-len(body) % 8)
-        table += struct.pack("<IIQQ", kind, 1, 4096 + len(body), len(data))
+        table += struct.pack("<IIQQ", kind, 1 if kind <= 4 else 0, 4096 + len(body), len(data))
         body += data
     body += b"\0" * (-len(body) % 8)
     chunks = b"".join(
@@ -125,6 +133,16 @@ def main():
     samples.append((b"line\nbreak\xff", [(b"cls", b"42")]))
     samples.append((b"", []))
     (HERE / "index_v1.hridx").write_bytes(index([b"jpg", b"cls"], samples, (1 << 20, 1, 2)))
+
+    samples = [
+        (b"0", [(b"jpg", 512, 9, 1), (b"cls", 1536, 1, 2)]),
+        (b"1", [(b"cls", 2560, 1, 3), (b"jpg", 3584, 9, 4)]),
+        (b"2", [(b"jpg", 4608, 9, 5), (b"n", b"42")]),
+    ]
+    seek_points = [b"a", b"", b"", b"bcd", b"", b""]
+    (HERE / "index_seek_v1.hridx").write_bytes(
+        index([b"jpg", b"cls", b"n"], samples, (8192, 1, 2), seek_points)
+    )
 
     m = {
         "kind": "tar",
