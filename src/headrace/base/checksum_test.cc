@@ -26,6 +26,10 @@ std::string Sha256Of(std::string_view text) {
   return sha.Finish();
 }
 
+RC_GTEST_PROP(Crc32c, OfJoinedPartsIsThatOfBoth, (const std::string& a, const std::string& b)) {
+  RC_ASSERT(JoinCrc32c(Crc32c(AsBytes(a)), Crc32c(AsBytes(b)), b.size()) == Crc32c(AsBytes(a + b)));
+}
+
 TEST(Crc32c, PublishedValues) {
   EXPECT_EQ(Crc32c(AsBytes("123456789")), 0xe3069283u);
   EXPECT_EQ(Crc32c({}), 0u);

@@ -1,5 +1,9 @@
+#include <algorithm>
+
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/progress_line.h"
+#include "headrace/cli/seek_points.h"
 #include "headrace/dataset/index_build.h"
 #include "headrace/env/process.h"
 
@@ -23,6 +27,8 @@ class IndexCommand final : public Command {
 
   std::vector<std::string> paths_;
   dataset::IndexOptions options_;
+  std::string seek_points_ = "8";
+  uint64_t threads_ = 0;
   bool separate_ = false;
 };
 
@@ -31,17 +37,23 @@ void IndexCommand::Declare(Arguments* arguments) {
                    "Tars and folders of tars, or one plain folder, or one list");
   arguments->Text("--output", &options_.output,
                   "Folder for the indexes and the manifest; without it they lie beside the data");
+  DeclareSeekPoints(arguments, &seek_points_);
   arguments->Flag("--checksums", &options_.build.checksums,
-                  "Read all data and keep its checksums; without it only headers are read");
+                  "Keep the checksums of all data, also with --seek-points=off");
+  arguments->Count("--threads", &threads_, "Threads that read the data; 0 for one a processor");
   arguments->Flag("--allow-damage", &options_.build.allow_damage,
                   "Index what can be read of a damaged tar");
   arguments->Flag("--separate-keys", &separate_,
                   "A key that comes again after other keys is a sample of its own, not an error");
   arguments->Text("--message", &options_.message, "A note to keep in the manifest");
   arguments->Note(
-      "The data stays where it is and as it is. Checksums that are not computed now are "
-      "learned at the\nfirst read of each sample.");
+      "The data stays where it is and as it is. All of it is read once, for the seek points of "
+      "its JPEGs and\nfor checksums. With --seek-points=off only headers and sizes are read, which "
+      "takes seconds; checksums\nare then learned at the first read of each sample. Stopped before "
+      "its end, an index that was there\nbefore is as it was.");
   arguments->Example("headrace index shards/", "Tars beside each other become one data set");
+  arguments->Example("headrace index --seek-points=off shards/",
+                     "The same from the headers alone, without reading the data");
   arguments->Example("headrace index --output indexes/ /readonly/shards/*.tar",
                      "The data's own folder is not written to");
 }
@@ -57,20 +69,37 @@ Status IndexCommand::MakePathsAbsolute() {
   return OkStatus();
 }
 
+dataset::SeekTally SumOf(const IndexReport& report) {
+  dataset::SeekTally all;
+  for (const ShardReport& shard : report.shards) all.Add(shard.seek);
+  return all;
+}
+
 Result<ExitCode> IndexCommand::Run(Session* session) {
   HR_RETURN_IF_ERROR(MakePathsAbsolute());
   if (separate_) options_.build.repeated_keys = dataset::RepeatedKeys::kSeparate;
-  HR_ASSIGN_OR_RETURN(IndexReport report,
-                      dataset::IndexDataset(session->fs, paths_, options_, session->ctx));
+  dataset::IndexProgress progress;
+  options_.build.progress = &progress;
+  options_.build.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
+  options_.build.seek_spacing = SeekSpacing(seek_points_);
+  Result<IndexReport> indexed = [&] {
+    ProgressLine line("indexing", session->quiet, [&progress] {
+      return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
+                             progress.total_bytes};
+    });
+    return dataset::IndexDataset(session->fs, paths_, options_, session->ctx);
+  }();
+  HR_ASSIGN_OR_RETURN(IndexReport report, std::move(indexed));
   if (session->json) {
     session->out->Print(ReportJson(report));
     return ExitCode::kOk;
   }
   NoteFindings(*session, report);
-  session->out->Print("{} samples in {} shards, {}\nversion {}\n",
-                      FormatCount(report.manifest.num_samples()),
-                      FormatCount(report.manifest.shards.size()), EscapeText(report.manifest_path),
-                      report.manifest.ComputeVersion());
+  session->out->Print("{} samples in {} shards, {}\n", FormatCount(report.manifest.num_samples()),
+                      FormatCount(report.manifest.shards.size()), EscapeText(report.manifest_path));
+  if (std::string seek = DescribeSeekPoints(SumOf(report)); !seek.empty())
+    session->out->Print("{}\n", seek);
+  session->out->Print("version {}\n", report.manifest.ComputeVersion());
   return ExitCode::kOk;
 }
 
@@ -112,6 +141,7 @@ Json IndexCommand::ReportJson(const IndexReport& report) const {
       .Set("version", report.manifest.ComputeVersion())
       .Set("manifest", EscapeText(report.manifest_path))
       .Set("samples", report.manifest.num_samples())
+      .Set("seek_points", SumOf(report).ToJson())
       .Set("shards", std::move(shards));
 }
 

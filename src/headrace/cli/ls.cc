@@ -90,7 +90,7 @@ Result<ChecksumCount> LsCommand::CountChecksums(Session* session,
 Status LsCommand::ListShards(Session* session, const std::shared_ptr<const Dataset>& data) const {
   Output* out = session->out;
   Json shards = Json::MakeArray();
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, seek_shards = 0, seek_bytes = 0;
   ChecksumCount all;
   if (!session->json)
     out->Print("{:>12} {:>12} {:>14} {:>14}  {}\n", "samples", "size", "verified", "unverified",
@@ -98,6 +98,9 @@ Status LsCommand::ListShards(Session* session, const std::shared_ptr<const Datas
   for (size_t i = 0; i < data->shards().size() && !out->closed(); ++i) {
     const dataset::ShardInfo& shard = data->shards()[i];
     HR_ASSIGN_OR_RETURN(ChecksumCount count, CountChecksums(session, data, i));
+    HR_ASSIGN_OR_RETURN(const dataset::IndexReader* index, data->Index(i));
+    seek_shards += index->has_seek_points() ? 1 : 0;
+    seek_bytes += index->seek_points_bytes();
     bytes += shard.size_bytes;
     all.in_index += count.in_index;
     all.learned += count.learned;
@@ -107,6 +110,7 @@ Status LsCommand::ListShards(Session* session, const std::shared_ptr<const Datas
                         .Set("name", EscapeText(shard.name))
                         .Set("samples", shard.num_samples)
                         .Set("bytes", shard.size_bytes)
+                        .Set("seek_points_bytes", index->seek_points_bytes())
                         .Set("checksums", Json::MakeObject()
                                               .Set("in_index", count.in_index)
                                               .Set("learned", count.learned)
@@ -122,6 +126,9 @@ Status LsCommand::ListShards(Session* session, const std::shared_ptr<const Datas
                FormatCount(data->num_samples()), FormatSize(bytes),
                FormatCount(all.in_index + all.learned), FormatCount(all.unverified),
                FormatCount(data->shards().size()), data->version().substr(0, 12));
+    if (seek_shards != 0)
+      out->Print("seek points in {} of {} shards, {}\n", FormatCount(seek_shards),
+                 FormatCount(data->shards().size()), FormatSize(seek_bytes));
     return OkStatus();
   }
   Json fields = Json::MakeArray(), classes = Json::MakeArray();
@@ -132,6 +139,7 @@ Status LsCommand::ListShards(Session* session, const std::shared_ptr<const Datas
                  .Set("kind", data->kind())
                  .Set("samples", data->num_samples())
                  .Set("bytes", bytes)
+                 .Set("seek_points_bytes", seek_bytes)
                  .Set("fields", std::move(fields))
                  .Set("classes", std::move(classes))
                  .Set("message", data->manifest().message)

@@ -3,6 +3,7 @@
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/progress_line.h"
+#include "headrace/cli/seek_points.h"
 #include "headrace/dataset/pack.h"
 
 namespace headrace::cli {
@@ -24,7 +25,7 @@ class PackCommand final : public Command {
   std::string destination_;
   dataset::PackOptions options_;
   uint64_t threads_ = 0;
-  std::string on_error_ = "raise";
+  std::string on_error_ = "raise", seek_points_ = "8";
   bool no_fsync_ = false;
 };
 
@@ -39,6 +40,7 @@ void PackCommand::Declare(Arguments* arguments) {
                    "Mix the samples over the shards with this seed; without it the source's order "
                    "is kept");
   arguments->Count("--threads", &threads_, "Shards written at once; 0 for one a processor");
+  DeclareSeekPoints(arguments, &seek_points_);
   arguments->Flag("--overwrite", &options_.overwrite,
                   "Replace the data set at the destination, in one step at the end");
   arguments->Choice("--on-error", &on_error_, {"raise", "skip"},
@@ -68,6 +70,7 @@ Result<ExitCode> PackCommand::Run(Session* session) {
   options_.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
   options_.skip_unreadable = on_error_ == "skip";
   options_.sync = !no_fsync_;
+  options_.seek_spacing = SeekSpacing(seek_points_);
   auto start = std::chrono::steady_clock::now();
   Result<dataset::PackReport> packed = [&] {
     ProgressLine line("packing", session->quiet, [&progress] {
@@ -109,6 +112,8 @@ void PackCommand::PrintReport(Session* session, const dataset::PackReport& repor
                         FormatCount(report.reused_shards));
   if (!report.skipped.empty())
     session->out->Print("{} samples left out\n", FormatCount(report.skipped.size()));
+  if (std::string seek = DescribeSeekPoints(report.seek); !seek.empty())
+    session->out->Print("{}\n", seek);
   session->out->Print("version {}\n", report.version);
 }
 
@@ -124,6 +129,7 @@ Json PackCommand::ReportJson(const dataset::PackReport& report, double seconds) 
       .Set("bytes", report.bytes)
       .Set("reused_shards", report.reused_shards)
       .Set("seconds", seconds)
+      .Set("seek_points", report.seek.ToJson())
       .Set("skipped", std::move(skipped))
       .Set("left_out", std::move(left_out));
 }

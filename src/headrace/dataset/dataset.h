@@ -55,6 +55,8 @@ struct FieldEntry {
 struct FieldView {
   FieldId field = 0;
   Bytes data;
+  Bytes seek_points = {};  // of a JPEG, with ReadOptions::seek_points; empty: none are kept
+  std::optional<uint32_t> crc32c = {};  // of `data`, when this read has computed it
 };
 
 class Dataset {
@@ -102,6 +104,9 @@ struct ReadOptions {
   // Checksums that an index lacks are computed at the first read and remembered beside it where
   // that place can be written; later reads are checked against them.
   bool learn_checksums = true;
+  // Gives the seek points of each field along. What is damaged of them counts as not kept: no
+  // pixel depends on them.
+  bool seek_points = false;
 };
 
 // What Read or Locate found. Views stay valid until the reader's next call.

@@ -1,10 +1,9 @@
 // BuildFolderIndex: a folder of files, as ImageFolder sees it.
 #include <algorithm>
 
-#include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
-#include "headrace/dataset/file_checksum.h"
 #include "headrace/dataset/index_build.h"
+#include "headrace/dataset/index_data.h"
 
 namespace headrace::dataset {
 namespace {
@@ -39,7 +38,8 @@ class FolderIndexer {
   Status RefuseFolderOfTars() const;
   Status Walk(const std::string& below);
   Status AddSamples(const Content& content);
-  Status AddFile(const std::string& below, uint64_t size_bytes, std::string_view field);
+  void AddFile(const std::string& below, uint64_t size_bytes, std::string_view field);
+  Status ReadData();
   Status FlushSample();
 
   FileSystem* fs_;
@@ -48,6 +48,7 @@ class FolderIndexer {
   const Context& ctx_;
   IndexBuilder builder_;
   BuiltIndex built_;
+  uint64_t total_bytes_ = 0;  // of all files
   std::vector<Visited> above_;
   std::string label_;  // of the class being walked; empty: no classes
   std::string key_;
@@ -80,7 +81,19 @@ Result<BuiltIndex> FolderIndexer::Run() {
   built_.num_samples = builder_.num_samples();
   built_.fields = builder_.SortedFieldNames();
   HR_ASSIGN_OR_RETURN(built_.bytes, builder_.Finish({}));
+  if (options_.reads_data()) HR_RETURN_IF_ERROR(ReadData());
   return std::move(built_);
+}
+
+Status FolderIndexer::ReadData() {
+  if (options_.progress) {
+    options_.progress->total_samples = built_.num_samples;
+    options_.progress->total_bytes = total_bytes_;
+  }
+  HR_ASSIGN_OR_RETURN(IndexWithData data,
+                      AddDataOfFiles(std::move(built_.bytes), fs_, root_, options_, ctx_));
+  built_.bytes = std::move(data.bytes);
+  return OkStatus();
 }
 
 // Tars in sub-folders would be read as samples that are a tar each: never what is meant.
@@ -151,24 +164,20 @@ Status FolderIndexer::AddSamples(const Content& content) {
     }
     if (!fields_.empty() && key != key_) HR_RETURN_IF_ERROR(FlushSample());
     key_ = key;
-    HR_RETURN_IF_ERROR(AddFile(below, size_bytes, field));
+    AddFile(below, size_bytes, field);
   }
   return FlushSample();
 }
 
-Status FolderIndexer::AddFile(const std::string& below, uint64_t size_bytes,
-                              std::string_view field) {
-  std::optional<uint32_t> crc32c;
-  if (options_.checksums) {
-    HR_ASSIGN_OR_RETURN(crc32c, ChecksumOfFile(fs_, FullPath(below), ctx_));
-  }
+void FolderIndexer::AddFile(const std::string& below, uint64_t size_bytes, std::string_view field) {
+  total_bytes_ += size_bytes;
   fields_.push_back({.name = field,
                      .offset = 0,
                      .length = size_bytes,
-                     .crc32c = crc32c,
+                     .crc32c = {},
                      .in_index = false,
-                     .value = below});
-  return OkStatus();
+                     .value = below,
+                     .seek_points = {}});
 }
 
 Status FolderIndexer::FlushSample() {
@@ -181,7 +190,8 @@ Status FolderIndexer::FlushSample() {
                        .length = label_.size(),
                        .crc32c = {},
                        .in_index = true,
-                       .value = label_});
+                       .value = label_,
+                       .seek_points = {}});
   Status added = builder_.Add(key_, fields_);
   fields_.clear();
   return std::move(added).At({.file = root_, .offset = {}, .key = key_, .field = {}});

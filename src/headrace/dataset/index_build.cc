@@ -1,7 +1,7 @@
-// IndexDataset: stores the indexes of a source and one manifest. Order of writing: each index, by
-// temporary file and rename; then, when all of them are durable, the manifest in the same way. Who
-// opens the dataset meanwhile sees the old manifest; if an index of it was replaced, the checksum
-// in the manifest tells and the error says so.
+// IndexDataset: stores the indexes of a source and one manifest. Order of writing: each index under
+// a temporary name; when all of them are there and durable, each gets its name; then the manifest
+// is replaced. Who opens the dataset before the renames sees it as it was; who opens it between
+// them and the manifest is told by the checksums in the old manifest that an index is not its own.
 #include "headrace/dataset/index_build.h"
 
 #include <algorithm>
@@ -45,12 +45,20 @@ Result<std::string> PathFrom(const std::string& from, const std::string& to) {
   return path;
 }
 
+// Where an index waits for its name.
+std::string StagedName(const std::string& path) {
+  return JoinPath(DirectoryName(path), std::string(kTemporaryPrefix) + std::string(BaseName(path)));
+}
+
 class DatasetIndexer {
  public:
   DatasetIndexer(FileSystem* fs, const IndexOptions& options, const Context& ctx)
       : fs_(fs), options_(options), ctx_(ctx) {
     report_.manifest.created_by = kCreatedBy;
     report_.manifest.message = options.message;
+  }
+  ~DatasetIndexer() {
+    for (const std::string& path : staged_) (void)fs_->Remove(StagedName(path));
   }
 
   Result<IndexReport> IndexTars(const std::vector<std::string>& paths);
@@ -61,6 +69,8 @@ class DatasetIndexer {
   Status FindBase(const std::vector<std::string>& paths);
   Status AddTar(const std::string& path, std::set<std::string>* fields);
   Status AddShard(BuiltIndex built, const std::string& name);
+  Status CountBytes(const std::vector<std::string>& tars);
+  Status MoveIn();
   Result<IndexReport> IndexInPlace(Result<BuiltIndex> built, const std::string& name);
   Status WriteFile(const std::string& path, const std::string& content);
   Status Prepare();
@@ -69,8 +79,9 @@ class DatasetIndexer {
   FileSystem* fs_;
   const IndexOptions& options_;
   const Context& ctx_;
-  std::string data_folder_;  // shard names are relative to it
-  std::string output_;       // where manifest and indexes go
+  std::string data_folder_;          // shard names are relative to it
+  std::string output_;               // where manifest and indexes go
+  std::vector<std::string> staged_;  // indexes that are written and do not have their names yet
   IndexReport report_;
 };
 
@@ -130,13 +141,16 @@ Status DatasetIndexer::AddShard(BuiltIndex built, const std::string& name) {
   shard.samples = built.num_samples;
   shard.bytes = built.size_bytes;
   shard.crc32c = built.shard_crc32c;
-  HR_RETURN_IF_ERROR(WriteFile(JoinPath(output_, shard.index), built.bytes));
+  staged_.push_back(JoinPath(output_, shard.index));
+  HR_RETURN_IF_ERROR(WriteFile(StagedName(staged_.back()), built.bytes));
   HR_ASSIGN_OR_RETURN(auto reader, IndexReader::FromBytes(std::move(built.bytes), shard.index));
-  shard.index_header_crc32c = reader->header_crc32c();
+  shard.SetIndex(*reader);
+  HR_ASSIGN_OR_RETURN(SeekTally seek, TallySeekPoints(*reader));
   report_.shards.push_back({.name = name,
                             .num_skipped = built.num_skipped,
                             .first_skipped = std::move(built.first_skipped),
-                            .scan = std::move(built.scan)});
+                            .scan = std::move(built.scan),
+                            .seek = seek});
   report_.manifest.shards.push_back(std::move(shard));
   return OkStatus();
 }
@@ -153,20 +167,43 @@ Status DatasetIndexer::AddTar(const std::string& path, std::set<std::string>* fi
   return AddShard(std::move(built), name);
 }
 
+// Gives the staged indexes their names.
+Status DatasetIndexer::MoveIn() {
+  std::set<std::string> folders;
+  while (!staged_.empty()) {
+    const std::string& path = staged_.back();
+    HR_RETURN_IF_ERROR(fs_->Rename(StagedName(path), path));
+    folders.emplace(DirectoryName(path));
+    staged_.pop_back();
+  }
+  for (const std::string& folder : folders) HR_RETURN_IF_ERROR(fs_->SyncDirectory(folder));
+  return OkStatus();
+}
+
 Result<IndexReport> DatasetIndexer::Publish() {
+  HR_RETURN_IF_ERROR(ctx_.Check());
+  HR_RETURN_IF_ERROR(MoveIn());
   report_.manifest_path = JoinPath(output_, kManifestName);
   HR_RETURN_IF_ERROR(WriteFile(report_.manifest_path, report_.manifest.ToJson()));
   return std::move(report_);
 }
 
+Status DatasetIndexer::CountBytes(const std::vector<std::string>& tars) {
+  IndexProgress* progress = options_.build.progress;
+  if (progress == nullptr) return OkStatus();
+  for (const std::string& path : tars) {
+    HR_ASSIGN_OR_RETURN(FileInfo info, fs_->Stat(path));
+    progress->total_bytes.fetch_add(info.size_bytes);
+  }
+  return OkStatus();
+}
+
 Result<IndexReport> DatasetIndexer::IndexTars(const std::vector<std::string>& paths) {
   HR_RETURN_IF_ERROR(FindBase(paths));
   HR_RETURN_IF_ERROR(Prepare());
+  HR_RETURN_IF_ERROR(CountBytes(paths));
   std::set<std::string> fields;
-  for (const std::string& path : paths) {
-    HR_RETURN_IF_ERROR(AddTar(path, &fields));
-    if (options_.progress) options_.progress(report_.shards.size(), paths.size());
-  }
+  for (const std::string& path : paths) HR_RETURN_IF_ERROR(AddTar(path, &fields));
   report_.manifest.fields.assign(fields.begin(), fields.end());
   if (report_.manifest.num_samples() == 0)
     return Error(
@@ -183,7 +220,6 @@ Result<IndexReport> DatasetIndexer::IndexInPlace(Result<BuiltIndex> built,
   report_.manifest.fields = std::move(built->fields);
   report_.manifest.classes = std::move(built->classes);
   HR_RETURN_IF_ERROR(AddShard(*std::move(built), name));
-  if (options_.progress) options_.progress(1, 1);
   return Publish();
 }
 

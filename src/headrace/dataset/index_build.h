@@ -1,10 +1,11 @@
 // Makes indexes: of a tar's bytes where they are, of a folder of files, of a list of files; and
 // `headrace index`, which stores them with a manifest. Functions without state: any thread. They
-// read metadata of every sample, once; everything after that reads the index.
+// read metadata of every sample, once, and the data when they are asked for what only it tells;
+// everything after that reads the index.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "headrace/base/status.h"
 #include "headrace/dataset/index.h"
 #include "headrace/dataset/manifest.h"
+#include "headrace/dataset/seek_tally.h"
 #include "headrace/dataset/tar.h"
 #include "headrace/env/file.h"
 
@@ -26,13 +28,28 @@ enum class RepeatedKeys : uint8_t {
   kSeparate,  // each run of members is a sample of its own, as a WebDataset reader sees it
 };
 
+// Work done so far; anyone may read it at any time.
+struct IndexProgress {
+  std::atomic<uint64_t> samples{0}, bytes{0};              // done
+  std::atomic<uint64_t> total_samples{0}, total_bytes{0};  // 0 until known
+};
+
 struct BuildOptions {
-  // Reads all data and stores CRC32Cs. Without it only headers (tar) or sizes (files) are read, and
-  // checksums are learned at the first read of a sample.
+  // Reads all data and stores CRC32Cs, which become part of the dataset's version. Without it only
+  // headers (tar) or sizes (files) are read, and checksums are learned at the first read of a
+  // sample.
   bool checksums = false;
+  // Keeps seek points every 4 or 8 MCUs for each field whose bytes are a JPEG; 0 = none. Reads all
+  // data, and so stores CRC32Cs too. The dataset's version is what it is without, so that the order
+  // of its samples stays and a training run goes on.
+  uint32_t seek_spacing = 0;
+  uint32_t threads = 0;               // that read data; 0 = one for each processor
+  IndexProgress* progress = nullptr;  // may be null; not owned
   // Makes an index of what can be read in a damaged tar; the damage is in the report.
   bool allow_damage = false;
   RepeatedKeys repeated_keys = RepeatedKeys::kRefuse;
+
+  bool reads_data() const { return checksums || seek_spacing != 0; }
 };
 
 // An index in memory, and what was seen while it was made.
@@ -86,8 +103,6 @@ struct IndexOptions {
   BuildOptions build;
   std::string output;   // folder for manifest and indexes; empty = beside the data
   std::string message;  // for the manifest
-  // Called after each shard with (shards done, shards in all). May be empty.
-  std::function<void(uint64_t, uint64_t)> progress;
 };
 
 struct ShardReport {
@@ -95,6 +110,7 @@ struct ShardReport {
   uint64_t num_skipped = 0;
   std::string first_skipped;
   TarScanResult scan;
+  SeekTally seek;
 };
 struct IndexReport {
   Manifest manifest;
@@ -103,11 +119,11 @@ struct IndexReport {
 };
 
 // Indexes `paths`, which are tar files and folders of tars, or one plain folder, or one list, and
-// stores an index for each shard and one manifest, each in one atomic step, the manifest last. A
-// manifest that was there is replaced. Where: beside tars that lie in one folder; in the sub-folder
-// .headrace of a plain folder, .headrace/<list> beside a list; or in `output`. kFailedPrecondition
-// when `output` is empty and the tars lie in different folders; kPermissionDenied says to give an
-// output folder.
+// stores an index for each shard and one manifest, each in one atomic step, the manifest last. What
+// was there before is replaced, and stays as it was until all indexes are made. Where: beside tars
+// that lie in one folder; in the sub-folder .headrace of a plain folder, .headrace/<list> beside a
+// list; or in `output`. kFailedPrecondition when `output` is empty and the tars lie in different
+// folders; kPermissionDenied says to give an output folder.
 Result<IndexReport> IndexDataset(FileSystem* fs, std::span<const std::string> paths,
                                  const IndexOptions& options, const Context& ctx);
 

@@ -6,8 +6,8 @@
 #include "headrace/base/json.h"
 #include "headrace/base/text.h"
 #include "headrace/dataset/csv.h"
-#include "headrace/dataset/file_checksum.h"
 #include "headrace/dataset/index_build.h"
+#include "headrace/dataset/index_data.h"
 
 namespace headrace::dataset {
 namespace {
@@ -64,7 +64,8 @@ class ListIndexer {
   const Context& ctx_;
   IndexBuilder builder_;
   std::vector<IndexBuilder::Field> fields_;
-  std::string first_file_;  // of the row being added
+  std::string first_file_;    // of the row being added
+  uint64_t total_bytes_ = 0;  // of all files
 };
 
 Result<BuiltIndex> ListIndexer::Run() {
@@ -81,6 +82,14 @@ Result<BuiltIndex> ListIndexer::Run() {
   built.num_samples = builder_.num_samples();
   built.fields = builder_.SortedFieldNames();
   HR_ASSIGN_OR_RETURN(built.bytes, builder_.Finish({}));
+  if (!options_.reads_data()) return built;
+  if (options_.progress) {
+    options_.progress->total_samples = built.num_samples;
+    options_.progress->total_bytes = total_bytes_;
+  }
+  HR_ASSIGN_OR_RETURN(IndexWithData data,
+                      AddDataOfFiles(std::move(built.bytes), fs_, folder_, options_, ctx_));
+  built.bytes = std::move(data.bytes);
   return built;
 }
 
@@ -150,7 +159,8 @@ Status ListIndexer::AddRow(std::vector<Cell>* cells, uint64_t line) {
                          .length = 0,
                          .crc32c = {},
                          .in_index = true,
-                         .value = cell.text});
+                         .value = cell.text,
+                         .seek_points = {}});
     }
   }
   return AtLine(builder_.Add(KeyOf(*cells), fields_), line);
@@ -162,17 +172,15 @@ Status ListIndexer::AddFileCell(Cell* cell, std::string_view field) {
   HR_ASSIGN_OR_RETURN(FileInfo info, fs_->Stat(path));
   if (info.kind != FileKind::kRegular)
     return Error(Code::kInvalidArgument, "'{}' is not a file", EscapeText(path));
-  std::optional<uint32_t> crc32c;
-  if (options_.checksums) {
-    HR_ASSIGN_OR_RETURN(crc32c, ChecksumOfFile(fs_, path, ctx_));
-  }
+  total_bytes_ += info.size_bytes;
   if (first_file_.empty()) first_file_ = cell->text;
   fields_.push_back({.name = field,
                      .offset = 0,
                      .length = info.size_bytes,
-                     .crc32c = crc32c,
+                     .crc32c = {},
                      .in_index = false,
-                     .value = cell->text});
+                     .value = cell->text,
+                     .seek_points = {}});
   return OkStatus();
 }
 

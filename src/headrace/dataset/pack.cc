@@ -19,7 +19,7 @@ namespace {
 
 // Changes when the same input would give other bytes than before, so that shards of an older
 // program are not mixed with new ones.
-constexpr int kLayoutVersion = 1;
+constexpr int kLayoutVersion = 2;
 
 // Writes the shards of one pack with several threads. Each thread takes the next shard that nobody
 // has; the first fault stops all.
@@ -75,6 +75,7 @@ class ShardCrew {
     ShardWriterOptions writer_options;
     writer_options.sync = options_.sync;
     writer_options.skip_unreadable = options_.skip_unreadable;
+    writer_options.seek_spacing = options_.seek_spacing;
     writer_options.stop = &stop_;
     writer_options.progress = options_.progress;
     HR_ASSIGN_OR_RETURN(auto writer, ShardWriter::Create(fs_, list_, writer_options));
@@ -126,8 +127,8 @@ std::string FingerprintOf(const PackList& list, const PackOptions& options) {
   hash.Update(fmt::format("pack {} {} {} {} {}\n", kLayoutVersion, options.shard_bytes,
                           options.shard_samples, options.shuffle_seed ? 1 : 0,
                           options.shuffle_seed.value_or(0)));
-  hash.Update(fmt::format("{} {} {}\n", options.skip_unreadable, EscapeText(options.message),
-                          list.Fingerprint()));
+  hash.Update(fmt::format("{} {} {} {}\n", options.skip_unreadable, options.seek_spacing,
+                          EscapeText(options.message), list.Fingerprint()));
   return hash.Finish();
 }
 
@@ -155,6 +156,10 @@ Status CheckOptions(const std::vector<std::string>& sources, const PackOptions& 
   if (sources.empty()) return Status(Code::kInvalidArgument, "nothing to pack: name a source");
   if (options.shard_bytes == 0)
     return Status(Code::kInvalidArgument, "a shard size of 0; give for example 256MiB");
+  uint32_t spacing = options.seek_spacing;
+  if (spacing != 0 && spacing != 4 && spacing != 8)
+    return Error(Code::kInvalidArgument, "seek points every {} MCUs; expected 4, 8 or 0 for none",
+                 spacing);
   return OkStatus();
 }
 
@@ -206,6 +211,7 @@ class PackRun {
     report.reused_shards = crew.num_reused();
     for (const PackedShard& shard : crew.packed())
       report.skipped.insert(report.skipped.end(), shard.skipped.begin(), shard.skipped.end());
+    for (const PackedShard& shard : crew.packed()) report.seek.Add(shard.seek);
     FillReport(manifest, &report);
     return report;
   }
@@ -215,6 +221,13 @@ class PackRun {
                         Manifest::Load(fs_, JoinPath(destination_, kManifestName)));
     PackReport report;
     report.reused_shards = manifest.shards.size();
+    for (const ManifestShard& shard : manifest.shards) {
+      std::string path = JoinPath(destination_, shard.index);
+      HR_ASSIGN_OR_RETURN(auto mapped, fs_->Map(path));
+      HR_ASSIGN_OR_RETURN(auto index, IndexReader::Open(std::move(mapped), path));
+      HR_ASSIGN_OR_RETURN(SeekTally seek, TallySeekPoints(*index));
+      report.seek.Add(seek);
+    }
     FillReport(manifest, &report);
     return report;
   }

@@ -24,8 +24,10 @@ struct PackOptions {
   uint32_t threads = 0;                        // 0 = one for each processor
   // Mixes the samples over the shards; empty keeps the order of the source.
   std::optional<uint64_t> shuffle_seed;
-  bool overwrite = false;            // replace the data set that is at the destination
-  bool sync = true;                  // make everything durable before it is published
+  bool overwrite = false;  // replace the data set that is at the destination
+  bool sync = true;        // make everything durable before it is published
+  // MCUs (4 or 8) between the seek points that the index keeps of each JPEG; 0 = none.
+  uint32_t seek_spacing = 8;
   bool skip_unreadable = false;      // leave out samples that cannot be read, and list them
   std::string message;               // kept in the manifest
   PackProgress* progress = nullptr;  // may be null; not owned
@@ -39,12 +41,14 @@ struct PackReport {
   uint64_t reused_shards = 0;         // finished by an earlier pack that was broken off
   std::vector<PackSkip> skipped;      // skip_unreadable only
   std::vector<std::string> left_out;  // files of the source that are no samples, with the reason
+  SeekTally seek;
 };
 
 // Packs `sources` (one folder, one list file, one data set, or any number of tars) into the folder
 // `destination`.
 //   kNotFound            a source is not there.
-//   kInvalidArgument     no sample in it, equal keys, destination inside a source, limits of 0.
+//   kInvalidArgument     no sample in it, equal keys, destination inside a source, limits of 0, a
+//                        spacing of seek points that is none.
 //   kAlreadyExists       see PackStaging::Open.
 //   kUnavailable         another pack is at work there.
 //   kFailedPrecondition  a source file changed its size meanwhile.

@@ -6,10 +6,14 @@
 #include "headrace/base/crc32c.h"
 #include "headrace/base/fault_point.h"
 #include "headrace/base/text.h"
+#include "headrace/codec/image.h"
 #include "headrace/dataset/tar.h"
 
 namespace headrace::dataset {
 namespace {
+
+// A larger JPEG gets no seek points, and is not held in memory.
+constexpr uint64_t kMaxJpegBytes = uint64_t{512} << 20;
 
 Status ChangedSize(std::string_view path, uint64_t planned, std::string_view found) {
   return Error(Code::kFailedPrecondition,
@@ -65,6 +69,13 @@ Result<PackedShard> PackedShard::FromJson(const Json& json) {
     shard.skipped.push_back({std::move(key), std::move(reason)});
   }
   return shard;
+}
+
+Status PackedShard::Describe(const IndexReader& index) {
+  HR_ASSIGN_OR_RETURN(seek, TallySeekPoints(index));
+  samples_crc32c.reset();
+  if (index.samples_crc32c() != index_header_crc32c) samples_crc32c = index.samples_crc32c();
+  return OkStatus();
 }
 
 ShardWriter::ShardWriter(FileSystem* fs, const PackList* list, const ShardWriterOptions& options)
@@ -144,6 +155,7 @@ Status ShardWriter::WriteSmallSample(uint64_t sample, const Context& ctx) {
       return Skip(sample, std::move(read));
     }
     index_fields_.back().crc32c = Crc32c(out);
+    KeepSeekPoints(out);
     fill_ += out.size();
     PutZeros(TarPaddedBytes(field.size_bytes) - field.size_bytes);
   }
@@ -182,6 +194,7 @@ Status ShardWriter::StreamField(const PackField& field, const RandomAccessFile* 
     base = field.range_offset;
   }
   uint32_t crc = 0;
+  bool whole = false;
   for (uint64_t done = 0; done < field.size_bytes;) {
     if (fill_ == buffer_.capacity()) HR_RETURN_IF_ERROR(Flush());
     HR_RETURN_IF_ERROR(ctx.Check());
@@ -193,6 +206,8 @@ Status ShardWriter::StreamField(const PackField& field, const RandomAccessFile* 
       HR_RETURN_IF_ERROR(file->ReadAt(base + done, out, ctx));
     }
     crc = Crc32c(out, crc);
+    if (done == 0) whole = WantsWhole(field, out);
+    if (whole) std::memcpy(image_.data() + done, out.data(), part);
     fill_ += part;
     done += part;
   }
@@ -203,6 +218,7 @@ Status ShardWriter::StreamField(const PackField& field, const RandomAccessFile* 
     if (grown != 0) return ChangedSize(list_->text(field), field.size_bytes, "more");
   }
   index_fields_.back().crc32c = crc;
+  if (whole) KeepSeekPoints(Bytes(image_.data(), field.size_bytes));
   if (buffer_.capacity() - fill_ < 512) HR_RETURN_IF_ERROR(Flush());
   PutZeros(TarPaddedBytes(field.size_bytes) - field.size_bytes);
   return OkStatus();
@@ -219,6 +235,20 @@ void ShardWriter::BeginField(uint64_t sample, const PackField& field) {
   entry.name = list_->name(field);
   entry.offset = flushed_ + fill_;
   entry.length = field.size_bytes;
+  if (seek_records_.size() < index_fields_.size()) seek_records_.emplace_back();
+  seek_records_[index_fields_.size() - 1].clear();
+}
+
+bool ShardWriter::WantsWhole(const PackField& field, Bytes head) {
+  return options_.seek_spacing != 0 && field.size_bytes <= kMaxJpegBytes &&
+         codec::DetectImageFormat(head) == codec::ImageFormat::kJpeg &&
+         image_.Reserve(field.size_bytes);
+}
+
+void ShardWriter::KeepSeekPoints(Bytes file) {
+  if (options_.seek_spacing == 0) return;
+  seek_builder_.Build(file, *index_fields_.back().crc32c, options_.seek_spacing,
+                      &seek_records_[index_fields_.size() - 1]);
 }
 
 void ShardWriter::PutZeros(size_t count) {
@@ -270,6 +300,7 @@ Status ShardWriter::Skip(uint64_t sample, Status why) {
 
 Status ShardWriter::AddToIndex(uint64_t sample) {
   for (const PackField& field : list_->fields(sample)) names_.insert(field.name);
+  for (size_t i = 0; i < index_fields_.size(); ++i) index_fields_[i].seek_points = seek_records_[i];
   ++shard_.samples;
   return index_->Add(list_->key(sample), index_fields_);
 }
@@ -313,7 +344,7 @@ Status ShardWriter::WriteIndex(const std::string& tar_path, const std::string& i
   HR_RETURN_IF_ERROR(file->Close());
   HR_ASSIGN_OR_RETURN(auto index, IndexReader::FromBytes(std::move(bytes), index_path));
   shard_.index_header_crc32c = index->header_crc32c();
-  return OkStatus();
+  return shard_.Describe(*index);
 }
 
 }  // namespace headrace::dataset

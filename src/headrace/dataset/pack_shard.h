@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,9 +15,11 @@
 #include "headrace/base/context.h"
 #include "headrace/base/json.h"
 #include "headrace/base/status.h"
+#include "headrace/codec/seek_points.h"
 #include "headrace/dataset/index.h"
 #include "headrace/dataset/pack_layout.h"
 #include "headrace/dataset/pack_list.h"
+#include "headrace/dataset/seek_tally.h"
 #include "headrace/env/file.h"
 
 namespace headrace::dataset {
@@ -33,8 +36,13 @@ struct PackedShard {
   uint64_t bytes = 0;   // size of the tar
   uint32_t crc32c = 0;  // of the tar
   uint32_t index_header_crc32c = 0;
-  std::vector<std::string> fields;  // names, sorted
+  std::optional<uint32_t> samples_crc32c;  // as in ManifestShard; not in the record
+  std::vector<std::string> fields;         // names, sorted
   std::vector<PackSkip> skipped;
+  SeekTally seek;  // as its index tells; not in the record
+
+  // Fills in what the record leaves to the index. kDataLoss as IndexReader.
+  Status Describe(const IndexReader& index);
 
   Json ToJson() const;
   static Result<PackedShard> FromJson(const Json& json);
@@ -49,6 +57,7 @@ struct PackProgress {
 struct ShardWriterOptions {
   bool sync = true;  // make tar and index durable before WriteShard returns
   bool skip_unreadable = false;
+  uint32_t seek_spacing = 0;                // MCUs between the seek points of JPEGs; 0 = none
   const std::atomic<bool>* stop = nullptr;  // another writer has failed: end with kCancelled
   PackProgress* progress = nullptr;         // may be null
   size_t buffer_bytes = size_t{1} << 20;
@@ -78,6 +87,10 @@ class ShardWriter {
   // Puts the header of a field into the buffer and notes its place for the index.
   void BeginField(uint64_t sample, const PackField& field);
   void PutZeros(size_t count);
+  // Makes the seek points of the field begun last, whose bytes are `file`, if it is a JPEG.
+  void KeepSeekPoints(Bytes file);
+  // Whether a field that is streamed must be collected in image_ for that; `head` is its start.
+  bool WantsWhole(const PackField& field, Bytes head);
   // Reads a field's bytes to `out`, which has one byte more than the field.
   Status ReadField(const PackField& field, MutableBytes out, const Context& ctx);
   Result<const RandomAccessFile*> OpenContainer(uint32_t container);
@@ -105,6 +118,9 @@ class ShardWriter {
 
   // Used again for each sample.
   std::vector<IndexBuilder::Field> index_fields_;
+  std::vector<std::string> seek_records_;  // of the first index_fields_.size() fields
+  codec::SeekPointBuilder seek_builder_;
+  AlignedBuffer image_;  // a JPEG that is larger than the buffer
   std::string member_, header_, path_;
   std::unique_ptr<RandomAccessFile> container_;
   uint32_t container_number_ = 0;

@@ -265,6 +265,7 @@ std::optional<PackedShard> PackStaging::Reuse(uint64_t shard, const Context& ctx
   if (!index.ok() || (*index)->header_crc32c() != packed->index_header_crc32c ||
       !(*index)->VerifyAll().ok())
     return std::nullopt;
+  if (!packed->Describe(**index).ok()) return std::nullopt;
   return std::move(packed).value();
 }
 
@@ -291,6 +292,7 @@ Status PackStaging::Publish(const std::vector<PackedShard>& shards, Manifest* ma
     entry.bytes = shards[i].bytes;
     entry.crc32c = shards[i].crc32c;
     entry.index_header_crc32c = shards[i].index_header_crc32c;
+    entry.samples_crc32c = shards[i].samples_crc32c;
     HR_RETURN_IF_ERROR(MoveIn(IndexPath(i), JoinPath(destination_, entry.index)));
     HR_RETURN_IF_ERROR(FaultPoint("pack.publish.between_renames"));
     HR_RETURN_IF_ERROR(MoveIn(TarPath(i), JoinPath(destination_, entry.name)));

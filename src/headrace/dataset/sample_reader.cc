@@ -50,7 +50,9 @@ class OpenSampleReader : public SampleReader {
   void PlanRuns();
   Status Reserve(uint64_t bytes);
   Status CheckRange(const FieldEntry& entry) const;
-  Status CheckBytes(uint32_t entry, Bytes bytes);
+  // `computed` gets the checksum when there was reason to compute it.
+  Status CheckBytes(uint32_t entry, Bytes bytes, std::optional<uint32_t>* computed);
+  Bytes SeekPointsOf(uint32_t entry) const;
   Status Fault(Code code, uint32_t entry, std::string message) const;
   // Fills in what is unknown of a fault's place. `entry` = number of entries: the whole sample.
   Status Place(Status status, uint32_t entry) const;
@@ -168,8 +170,11 @@ Result<SampleView> OpenSampleReader::Read(uint64_t sample_id, std::span<const Fi
     const FieldEntry& entry = entries_[pick.entry];
     Bytes bytes = entry.in_index ? AsBytes(sample_.fields[pick.entry].value)
                                  : Bytes(buffer_.data() + pick.buffer_offset, entry.length);
-    HR_RETURN_IF_ERROR(CheckBytes(pick.entry, bytes));
-    views_.push_back({entry.field, bytes});
+    FieldView& view = views_.emplace_back();
+    view.field = entry.field;
+    view.data = bytes;
+    HR_RETURN_IF_ERROR(CheckBytes(pick.entry, bytes, &view.crc32c));
+    view.seek_points = SeekPointsOf(pick.entry);
   }
   return View();
 }
@@ -291,13 +296,21 @@ Status OpenSampleReader::ReadOneFile(uint32_t number, MutableBytes out, bool has
       number);
 }
 
-Status OpenSampleReader::CheckBytes(uint32_t number, Bytes bytes) {
+Bytes OpenSampleReader::SeekPointsOf(uint32_t number) const {
+  if (!options_.seek_points || !state_->index->has_seek_points()) return {};
+  auto found = state_->index->SeekPoints(first_ordinal_ + number);
+  return found.ok() ? *found : Bytes();
+}
+
+Status OpenSampleReader::CheckBytes(uint32_t number, Bytes bytes,
+                                    std::optional<uint32_t>* computed) {
   const FieldEntry& entry = entries_[number];
   if (!options_.verify_checksums || entry.in_index) return OkStatus();
   if (!entry.crc32c && !learned_) return OkStatus();
   uint64_t start = NowNs();
   uint32_t found = Crc32c(bytes);
   cost_.checksum_ns += NowNs() - start;
+  *computed = found;
   if (!entry.crc32c) {
     learned_->Store(first_ordinal_ + number, found);
     return OkStatus();
@@ -337,7 +350,8 @@ Status OpenSampleReader::ReadField(const FieldEntry& entry, MutableBytes out, co
     HR_RETURN_IF_ERROR(ReadOneFile(number, out, false));
   }
   cost_.read_ns += NowNs() - start;
-  return CheckBytes(number, out);
+  std::optional<uint32_t> unused;
+  return CheckBytes(number, out, &unused);
 }
 
 uint64_t OpenSampleReader::memory_bytes() const {

@@ -1,60 +1,20 @@
 // BuildTarIndex: groups the members of a tar into samples.
 #include <algorithm>
 
-#include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
 #include "headrace/dataset/index_build.h"
+#include "headrace/dataset/index_data.h"
 #include "headrace/dataset/index_format.h"
 
 namespace headrace::dataset {
 namespace {
 
-constexpr size_t kReadBytes = 1 << 20;
 using index_format::kMaxFieldsOfSample;
-
-// Reads a file from start to end once, with the CRC32C of all of it and of ranges.
-class SequentialReader {
- public:
-  SequentialReader(const RandomAccessFile& file, const Context& ctx) : file_(file), ctx_(ctx) {}
-
-  // Returns the CRC32C of [begin, end), begin at or after the last call's end.
-  Result<uint32_t> ChecksumOf(uint64_t begin, uint64_t end) {
-    HR_RETURN_IF_ERROR(Advance(begin, nullptr));
-    uint32_t crc = 0;
-    HR_RETURN_IF_ERROR(Advance(end, &crc));
-    return crc;
-  }
-  Result<uint32_t> ChecksumOfFile() {
-    HR_RETURN_IF_ERROR(Advance(file_.size(), nullptr));
-    return whole_;
-  }
-
- private:
-  Status Advance(uint64_t end, uint32_t* crc) {
-    if (at_ < end && buffer_.empty()) buffer_.resize(std::min<uint64_t>(file_.size(), kReadBytes));
-    while (at_ < end) {
-      HR_RETURN_IF_ERROR(ctx_.Check());
-      MutableBytes part =
-          MutableBytes(buffer_).first(std::min<uint64_t>(buffer_.size(), end - at_));
-      HR_RETURN_IF_ERROR(file_.ReadAt(at_, part, ctx_));
-      whole_ = Crc32c(part, whole_);
-      if (crc) *crc = Crc32c(part, *crc);
-      at_ += part.size();
-    }
-    return OkStatus();
-  }
-
-  const RandomAccessFile& file_;
-  const Context& ctx_;
-  std::vector<std::byte> buffer_;
-  uint64_t at_ = 0;
-  uint32_t whole_ = 0;
-};
 
 class TarIndexer {
  public:
   TarIndexer(const RandomAccessFile& file, const BuildOptions& options, const Context& ctx)
-      : file_(file), options_(options), ctx_(ctx), builder_(ShardKind::kTar), data_(file, ctx) {}
+      : file_(file), options_(options), ctx_(ctx), builder_(ShardKind::kTar) {}
 
   Result<BuiltIndex> Run() {
     HR_ASSIGN_OR_RETURN(built_.scan,
@@ -63,13 +23,12 @@ class TarIndexer {
     if (built_.scan.num_damaged > 0 && !options_.allow_damage) return DamageError();
     HR_RETURN_IF_ERROR(CheckRepeatedKeys());
     HR_ASSIGN_OR_RETURN(ShardIdentity identity, IdentifyShard(file_, ctx_));
-    if (options_.checksums) {
-      HR_ASSIGN_OR_RETURN(built_.shard_crc32c, data_.ChecksumOfFile());
-    }
     built_.num_samples = builder_.num_samples();
     built_.size_bytes = file_.size();
     built_.fields = builder_.SortedFieldNames();
     HR_ASSIGN_OR_RETURN(built_.bytes, builder_.Finish(identity));
+    if (options_.progress) options_.progress->total_samples.fetch_add(built_.num_samples);
+    if (options_.reads_data()) HR_RETURN_IF_ERROR(ReadData());
     return std::move(built_);
   }
 
@@ -77,9 +36,15 @@ class TarIndexer {
   struct Part {  // one member of the sample that is being put together
     std::string field;
     uint64_t header_offset, offset, length;
-    std::optional<uint32_t> crc32c;
   };
 
+  Status ReadData() {
+    HR_ASSIGN_OR_RETURN(IndexWithData data,
+                        AddDataOfTar(std::move(built_.bytes), file_, options_, ctx_));
+    built_.bytes = std::move(data.bytes);
+    if (options_.checksums) built_.shard_crc32c = data.shard_crc32c;
+    return OkStatus();
+  }
   Status Take(const TarMember& member);
   Status TakeFile(const TarMember& member, std::string_view key, std::string_view field);
   Status FlushSample();
@@ -94,7 +59,6 @@ class TarIndexer {
   const BuildOptions& options_;
   const Context& ctx_;
   IndexBuilder builder_;
-  SequentialReader data_;
   BuiltIndex built_;
   std::string key_;
   std::vector<Part> parts_;  // empty: no sample is open
@@ -140,10 +104,6 @@ Status TarIndexer::TakeFile(const TarMember& member, std::string_view key, std::
   part.header_offset = member.header_offset;
   part.offset = member.data_offset;
   part.length = member.size_bytes;
-  part.crc32c.reset();
-  if (options_.checksums) {
-    HR_ASSIGN_OR_RETURN(part.crc32c, data_.ChecksumOf(part.offset, part.offset + part.length));
-  }
   return OkStatus();
 }
 
@@ -155,9 +115,10 @@ Status TarIndexer::FlushSample() {
     fields_.push_back({.name = part.field,
                        .offset = part.offset,
                        .length = part.length,
-                       .crc32c = part.crc32c,
+                       .crc32c = {},
                        .in_index = false,
-                       .value = {}});
+                       .value = {},
+                       .seek_points = {}});
   }
   sample_offsets_.push_back(parts_[0].header_offset);
   num_parts_ = 0;

@@ -1,0 +1,323 @@
+// The samples are cut into parts of some MiB. Each thread takes the next part that nobody has and
+// keeps what it learned; at the end all of it is put into the new index, in order, so that the
+// bytes do not depend on the threads.
+#include "headrace/dataset/index_data.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "headrace/base/crc32c.h"
+#include "headrace/base/mutex.h"
+#include "headrace/base/text.h"
+#include "headrace/codec/image.h"
+#include "headrace/codec/seek_points.h"
+#include "headrace/env/process.h"
+
+namespace headrace::dataset {
+namespace {
+
+constexpr uint64_t kPartBytes = 8 << 20;
+constexpr uint64_t kPartSamples = 1024;
+constexpr uint64_t kReadBytes = 1 << 20;
+// A larger file has no seek points, and is not held in memory.
+constexpr uint64_t kMaxJpegBytes = uint64_t{512} << 20;
+
+// What the bytes of a field told.
+struct FieldFacts {
+  uint32_t crc32c = 0;
+  std::string seek_points;
+};
+
+// A run of samples. In a tar also the bytes from where the part before ends to the last of theirs.
+struct Part {
+  uint64_t first_sample = 0, end_sample = 0;
+  uint64_t begin = 0, end = 0;    // of a tar, bytes
+  uint32_t crc32c = 0;            // of these
+  std::vector<FieldFacts> facts;  // of each field that is not in the index, in order
+};
+
+// Reads ranges of files and learns of them. One a thread.
+class RangeReader {
+ public:
+  RangeReader(uint32_t seek_spacing, const Context& ctx) : seek_spacing_(seek_spacing), ctx_(ctx) {}
+
+  Status Read(const RandomAccessFile& file, uint64_t offset, uint64_t length, FieldFacts* facts);
+  // Only the CRC32C of what lies there.
+  Result<uint32_t> ChecksumOf(const RandomAccessFile& file, uint64_t offset, uint64_t length,
+                              uint32_t seed);
+  // Reads a file of its own, which must have `length` bytes.
+  Status ReadFile(FileSystem* fs, const std::string& path, uint64_t length, FieldFacts* facts);
+
+ private:
+  Status Reserve(uint64_t bytes) {
+    if (buffer_.Reserve(bytes)) return OkStatus();
+    return Error(Code::kResourceExhausted, "no memory for {}; use fewer --threads",
+                 FormatSize(bytes));
+  }
+  void Learn(Bytes whole, FieldFacts* facts) {
+    facts->crc32c = Crc32c(whole);
+    if (seek_spacing_ != 0)
+      builder_.Build(whole, facts->crc32c, seek_spacing_, &facts->seek_points);
+  }
+  bool WantsWhole(Bytes head, uint64_t length) const {
+    return seek_spacing_ != 0 && length <= kMaxJpegBytes &&
+           codec::DetectImageFormat(head) == codec::ImageFormat::kJpeg;
+  }
+
+  const uint32_t seek_spacing_;
+  const Context& ctx_;
+  codec::SeekPointBuilder builder_;
+  AlignedBuffer buffer_;
+};
+
+Result<uint32_t> RangeReader::ChecksumOf(const RandomAccessFile& file, uint64_t offset,
+                                         uint64_t length, uint32_t seed) {
+  HR_RETURN_IF_ERROR(Reserve(kReadBytes));
+  for (uint64_t done = 0; done < length;) {
+    HR_RETURN_IF_ERROR(ctx_.Check());
+    MutableBytes part(buffer_.data(), std::min(length - done, kReadBytes));
+    HR_RETURN_IF_ERROR(file.ReadAt(offset + done, part, ctx_));
+    seed = Crc32c(part, seed);
+    done += part.size();
+  }
+  return seed;
+}
+
+Status RangeReader::Read(const RandomAccessFile& file, uint64_t offset, uint64_t length,
+                         FieldFacts* facts) {
+  HR_RETURN_IF_ERROR(ctx_.Check());
+  HR_RETURN_IF_ERROR(Reserve(kReadBytes));
+  MutableBytes head(buffer_.data(), std::min(length, kReadBytes));
+  HR_RETURN_IF_ERROR(file.ReadAt(offset, head, ctx_));
+  if (length > head.size() && WantsWhole(head, length)) {
+    HR_RETURN_IF_ERROR(Reserve(length));
+    head = MutableBytes(buffer_.data(), length);
+    HR_RETURN_IF_ERROR(file.ReadAt(offset, head, ctx_));
+  }
+  if (length == head.size()) {
+    Learn(head, facts);
+    return OkStatus();
+  }
+  facts->crc32c = Crc32c(head);
+  uint64_t done = head.size();
+  HR_ASSIGN_OR_RETURN(facts->crc32c, ChecksumOf(file, offset + done, length - done, facts->crc32c));
+  return OkStatus();
+}
+
+Status RangeReader::ReadFile(FileSystem* fs, const std::string& path, uint64_t length,
+                             FieldFacts* facts) {
+  uint64_t found = 0;
+  if (length < kReadBytes) {
+    HR_RETURN_IF_ERROR(ctx_.Check());
+    HR_RETURN_IF_ERROR(Reserve(kReadBytes));
+    HR_ASSIGN_OR_RETURN(found, fs->ReadInto(path, MutableBytes(buffer_.data(), length + 1)));
+    if (found == length) Learn(Bytes(buffer_.data(), length), facts);
+  } else {
+    HR_ASSIGN_OR_RETURN(auto file, fs->OpenForRead(path));
+    found = file->size();
+    if (found == length) HR_RETURN_IF_ERROR(Read(*file, 0, length, facts));
+  }
+  if (found == length) return OkStatus();
+  return Error(
+             Code::kFailedPrecondition,
+             "'{}' changed while it was indexed: expected {} bytes, as listed at the start, found "
+             "{}; let no one write to the data, then run the same command again",
+             EscapeText(path), length, found > length ? "more" : fmt::format("{}", found))
+      .At({.file = path, .offset = {}, .key = {}, .field = {}});
+}
+
+// One run over all data of an index.
+class DataPass {
+ public:
+  // Either `tar`, or `fs` and the folder of the files.
+  DataPass(const IndexReader& index, const RandomAccessFile* tar, FileSystem* fs,
+           std::string folder, const BuildOptions& options, const Context& ctx)
+      : index_(index),
+        tar_(tar),
+        fs_(fs),
+        folder_(std::move(folder)),
+        options_(options),
+        ctx_(ctx) {}
+
+  Result<IndexWithData> Run() {
+    HR_RETURN_IF_ERROR(CutIntoParts());
+    uint64_t threads =
+        options_.threads != 0 ? options_.threads : static_cast<uint64_t>(AvailableCpus());
+    threads = std::min<uint64_t>(threads, parts_.size());
+    std::vector<std::unique_ptr<Thread>> helpers;
+    while (helpers.size() + 1 < threads) {
+      auto started = Thread::Start("hr-index", [this] { Work(); });
+      if (!started.ok()) break;  // slower with fewer, and the same bytes
+      helpers.push_back(std::move(started).value());
+    }
+    Work();
+    helpers.clear();  // joins
+    {
+      MutexLock lock(&mu_);
+      HR_RETURN_IF_ERROR(std::move(failure_));
+    }
+    return Assemble();
+  }
+
+ private:
+  Status CutIntoParts();
+  void Work();
+  Status ReadParts();
+  Status ReadPart(Part* part, RangeReader* reader, IndexSample* sample);
+  Status ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader);
+  Result<IndexWithData> Assemble();
+  Status AddSamples(Part* part, IndexBuilder* builder);
+
+  const IndexReader& index_;
+  const RandomAccessFile* tar_;
+  FileSystem* fs_;
+  const std::string folder_;
+  const BuildOptions& options_;
+  const Context& ctx_;
+  std::vector<Part> parts_;  // each element is written by the one thread that took it
+  std::atomic<uint64_t> next_{0};
+  std::atomic<bool> stop_{false};
+  Mutex mu_;  // taken last; no I/O under it
+  Status failure_ HR_GUARDED_BY(mu_);
+};
+
+Status DataPass::CutIntoParts() {
+  IndexSample sample;
+  uint64_t bytes = 0;
+  parts_.emplace_back();
+  for (uint64_t i = 0; i < index_.num_samples(); ++i) {
+    HR_RETURN_IF_ERROR(index_.Get(i, &sample));
+    uint64_t end = parts_.back().end;
+    for (const IndexField& field : sample.fields) {
+      if (field.in_index) continue;
+      bytes += field.length;
+      end = field.offset + field.length;
+    }
+    parts_.back().end = end;
+    parts_.back().end_sample = i + 1;
+    if (bytes < kPartBytes && i + 1 - parts_.back().first_sample < kPartSamples) continue;
+    bytes = 0;
+    parts_.push_back({.first_sample = i + 1,
+                      .end_sample = i + 1,
+                      .begin = end,
+                      .end = end,
+                      .crc32c = 0,
+                      .facts = {}});
+  }
+  if (tar_) parts_.back().end = tar_->size();
+  return OkStatus();
+}
+
+void DataPass::Work() {
+  Status status;
+  try {
+    status = ReadParts();
+  } catch (const std::bad_alloc&) {  // from the standard library's containers
+    status = Status(Code::kResourceExhausted, "out of memory; use fewer --threads");
+  }
+  if (status.ok()) return;
+  MutexLock lock(&mu_);
+  if (failure_.ok()) failure_ = std::move(status);
+  stop_.store(true);
+}
+
+Status DataPass::ReadParts() {
+  RangeReader reader(options_.seek_spacing, ctx_);
+  IndexSample sample;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    uint64_t part = next_.fetch_add(1);
+    if (part >= parts_.size()) break;
+    HR_RETURN_IF_ERROR(ReadPart(&parts_[part], &reader, &sample));
+  }
+  return OkStatus();
+}
+
+Status DataPass::ReadPart(Part* part, RangeReader* reader, IndexSample* sample) {
+  uint64_t at = part->begin;
+  for (uint64_t i = part->first_sample; i < part->end_sample; ++i) {
+    HR_RETURN_IF_ERROR(index_.Get(i, sample));
+    for (const IndexField& field : sample->fields) {
+      if (field.in_index) continue;
+      part->facts.emplace_back();
+      HR_RETURN_IF_ERROR(
+          ReadField(field, part, &at, reader)
+              .At({.file = {}, .offset = {}, .key = std::string(sample->key), .field = {}}));
+    }
+    if (options_.progress) options_.progress->samples.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (!tar_) return OkStatus();
+  HR_ASSIGN_OR_RETURN(part->crc32c, reader->ChecksumOf(*tar_, at, part->end - at, part->crc32c));
+  return OkStatus();
+}
+
+// Reads one field into the last of the part's facts. `at` is how far a tar was read.
+Status DataPass::ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader) {
+  FieldFacts* facts = &part->facts.back();
+  if (options_.progress)
+    options_.progress->bytes.fetch_add(field.length, std::memory_order_relaxed);
+  if (!tar_) return reader->ReadFile(fs_, JoinPath(folder_, field.value), field.length, facts);
+  HR_ASSIGN_OR_RETURN(part->crc32c,
+                      reader->ChecksumOf(*tar_, *at, field.offset - *at, part->crc32c));
+  HR_RETURN_IF_ERROR(reader->Read(*tar_, field.offset, field.length, facts));
+  part->crc32c = JoinCrc32c(part->crc32c, facts->crc32c, field.length);
+  *at = field.offset + field.length;
+  return OkStatus();
+}
+
+Result<IndexWithData> DataPass::Assemble() {
+  IndexBuilder builder(index_.kind());
+  IndexWithData result;
+  for (Part& part : parts_) {
+    HR_RETURN_IF_ERROR(AddSamples(&part, &builder));
+    result.shard_crc32c = JoinCrc32c(result.shard_crc32c, part.crc32c, part.end - part.begin);
+    part.facts = {};
+  }
+  if (!tar_) result.shard_crc32c = 0;
+  // With `checksums` they are part of what the version stands for.
+  std::optional<uint32_t> samples_crc32c;
+  if (!options_.checksums) samples_crc32c = index_.samples_crc32c();
+  HR_ASSIGN_OR_RETURN(result.bytes, builder.Finish(index_.identity(), samples_crc32c));
+  return result;
+}
+
+Status DataPass::AddSamples(Part* part, IndexBuilder* builder) {
+  IndexSample sample;
+  std::vector<IndexBuilder::Field> fields;
+  size_t next = 0;
+  for (uint64_t i = part->first_sample; i < part->end_sample; ++i) {
+    HR_RETURN_IF_ERROR(index_.Get(i, &sample));
+    fields.clear();
+    for (const IndexField& field : sample.fields) {
+      IndexBuilder::Field& entry = fields.emplace_back();
+      entry.name = index_.field_names()[field.name];
+      entry.offset = field.offset;
+      entry.length = field.length;
+      entry.in_index = field.in_index;
+      entry.value = field.value;
+      if (field.in_index) continue;
+      entry.crc32c = part->facts[next].crc32c;
+      entry.seek_points = part->facts[next++].seek_points;
+    }
+    HR_RETURN_IF_ERROR(builder->Add(sample.key, fields));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
+Result<IndexWithData> AddDataOfTar(std::string index, const RandomAccessFile& file,
+                                   const BuildOptions& options, const Context& ctx) {
+  HR_ASSIGN_OR_RETURN(auto reader, IndexReader::FromBytes(std::move(index), file.path()));
+  return DataPass(*reader, &file, nullptr, {}, options, ctx).Run();
+}
+
+Result<IndexWithData> AddDataOfFiles(std::string index, FileSystem* fs, const std::string& folder,
+                                     const BuildOptions& options, const Context& ctx) {
+  HR_ASSIGN_OR_RETURN(auto reader, IndexReader::FromBytes(std::move(index), folder));
+  return DataPass(*reader, nullptr, fs, folder, options, ctx).Run();
+}
+
+}  // namespace headrace::dataset
