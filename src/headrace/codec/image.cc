@@ -52,10 +52,11 @@ Result<PixelView> WithChannels(const PixelView& view, uint32_t channels, Scratch
 }
 
 // Reads the header; everything as it is stored.
-Result<ImageInfo> OpenStored(Bytes encoded, uint64_t max_pixels, Scratch::Rep* rep) {
+Result<ImageInfo> OpenStored(Bytes encoded, const DecodeHints& hints, uint64_t max_pixels,
+                             Scratch::Rep* rep) {
   switch (DetectImageFormat(encoded)) {
     case ImageFormat::kJpeg:
-      return rep->jpeg.Open(encoded, max_pixels);
+      return rep->jpeg.Open(encoded, hints, max_pixels);
     case ImageFormat::kPng:
       return ReadPngInfo(encoded, max_pixels);
     case ImageFormat::kWebp:
@@ -68,8 +69,13 @@ Result<ImageInfo> OpenStored(Bytes encoded, uint64_t max_pixels, Scratch::Rep* r
 
 Result<PixelView> DecodeStored(Bytes encoded, const ImageInfo& info, const Rect& region, bool luma,
                                Scratch::Rep* rep) {
-  if (info.format == ImageFormat::kJpeg)
-    return rep->jpeg.DecodeOpened(region, luma, &rep->pixels, &rep->row);
+  auto count = [&](SeekRefusal path) { ++rep->decode_counts[static_cast<size_t>(path)]; };
+  if (info.format == ImageFormat::kJpeg) {
+    auto view = rep->jpeg.DecodeOpened(region, luma, &rep->pixels, &rep->row);
+    count(rep->jpeg.last_path());
+    return view;
+  }
+  count(SeekRefusal::kNotJpeg);
   if (info.format == ImageFormat::kWebp)
     return DecodeWebp(encoded, info, region, luma, &rep->pixels);
   return DecodePng(encoded, region, luma, &rep->pixels, &rep->row);
@@ -92,9 +98,9 @@ ImageFormat DetectImageFormat(Bytes encoded) {
   return ImageFormat::kUnknown;
 }
 
-Result<ImageInfo> OpenImage(Bytes encoded, ExifOrientation exif, uint64_t max_pixels,
-                            Scratch::Rep* rep) {
-  HR_ASSIGN_OR_RETURN(ImageInfo info, OpenStored(encoded, max_pixels, rep));
+Result<ImageInfo> OpenImage(Bytes encoded, const DecodeHints& hints, ExifOrientation exif,
+                            uint64_t max_pixels, Scratch::Rep* rep) {
+  HR_ASSIGN_OR_RETURN(ImageInfo info, OpenStored(encoded, hints, max_pixels, rep));
   return WithOrientation(info, encoded, exif);
 }
 
@@ -112,19 +118,19 @@ Result<PixelView> DecodeOpenedImage(Bytes encoded, const ImageInfo& info, const 
 Result<ImageInfo> ReadImageInfo(Bytes encoded, uint64_t max_pixels, Scratch* scratch,
                                 ExifOrientation exif) {
   if (DetectImageFormat(encoded) != ImageFormat::kJpeg)
-    return OpenImage(encoded, exif, max_pixels, scratch->rep());
+    return OpenImage(encoded, {}, exif, max_pixels, scratch->rep());
   HR_ASSIGN_OR_RETURN(ImageInfo info, scratch->rep()->jpeg.ReadInfo(encoded, max_pixels));
   return WithOrientation(info, encoded, exif);
 }
 
 Result<PixelView> DecodeRegion(Bytes encoded, const Rect& region, uint32_t channels,
-                               uint64_t max_pixels, const DecodeHints&, Scratch* scratch,
+                               uint64_t max_pixels, const DecodeHints& hints, Scratch* scratch,
                                ExifOrientation exif) {
   if (channels != 1 && channels != 3)
     return Error(Code::kInvalidArgument, "a region is decoded into 1 or 3 channels, not {}",
                  channels);
   Scratch::Rep* rep = scratch->rep();
-  HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, exif, max_pixels, rep));
+  HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, hints, exif, max_pixels, rep));
   bool inside = region.width > 0 && region.height > 0 && region.x < info.width &&
                 region.y < info.height && region.width <= info.width - region.x &&
                 region.height <= info.height - region.y;

@@ -7,9 +7,10 @@
 
 namespace headrace::codec {
 
-// Reads the header of `encoded`. Fails as Transform::Apply does.
-Result<ImageInfo> OpenImage(Bytes encoded, ExifOrientation exif, uint64_t max_pixels,
-                            Scratch::Rep* rep);
+// Reads the header of `encoded`. Fails as Transform::Apply does. `hints` must stay valid until the
+// image was decoded.
+Result<ImageInfo> OpenImage(Bytes encoded, const DecodeHints& hints, ExifOrientation exif,
+                            uint64_t max_pixels, Scratch::Rep* rep);
 // Decodes `region` of the image that OpenImage accepted last (in the coordinates of `info`, pixels
 // turned upright). The view has 1 channel for grey files
 // and when `luma` is asked for, else 3.

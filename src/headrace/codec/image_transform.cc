@@ -65,14 +65,14 @@ class ImageTransform : public Transform {
 
   const TensorSpec& output() const override { return spec_; }
 
-  Status Apply(Bytes encoded, const DecodeHints&, const DrawKey& key, Scratch* scratch,
+  Status Apply(Bytes encoded, const DecodeHints& hints, const DrawKey& key, Scratch* scratch,
                MutableBytes out) const override {
     if (out.size() != bytes_)
       return Error(Code::kInvalidArgument, "an image takes {} bytes, the output has {}", bytes_,
                    out.size());
     Scratch::Rep* rep = scratch->rep();
     StageClock clock(rep->recorder);
-    HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, ops_.exif, ops_.max_pixels, rep));
+    HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, hints, ops_.exif, ops_.max_pixels, rep));
     Geometry geometry = Place(info.width, info.height, key);
     bool flip = ops_.flip_probability &&
                 OpRandom(key, ops_.flip_index).NextDouble() < *ops_.flip_probability;

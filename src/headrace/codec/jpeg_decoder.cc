@@ -274,6 +274,39 @@ Status FailureOf(const State& s) {
   return Error(s.code, "JPEG: {} (at byte {} of {})", s.message.data(), s.offset, s.file.size());
 }
 
+bool SameTable(const JHUFF_TBL* table, const HuffmanSpec& spec) {
+  return table && std::equal(spec.counts, spec.counts + 16, table->bits + 1) &&
+         std::equal(spec.symbols, spec.symbols + spec.num_symbols, table->huffval);
+}
+
+bool SameComponent(const jpeg_decompress_struct& c, const jpeg_component_info& info,
+                   const JpegComponent& component) {
+  bool sampling = c.num_components == 1 || (info.h_samp_factor == static_cast<int>(component.h) &&
+                                            info.v_samp_factor == static_cast<int>(component.v));
+  const JQUANT_TBL* quantization = c.quant_tbl_ptrs[info.quant_tbl_no];
+  return sampling && quantization &&
+         std::equal(component.quantization.begin(), component.quantization.end(),
+                    quantization->quantval,
+                    [](int16_t a, UINT16 b) { return static_cast<UINT16>(a) == b; }) &&
+         SameTable(c.dc_huff_tbl_ptrs[info.dc_tbl_no], component.dc) &&
+         SameTable(c.ac_huff_tbl_ptrs[info.ac_tbl_no], component.ac);
+}
+
+SeekRefusal Compare(const State& s, const JpegFrame& frame) {
+  const jpeg_decompress_struct& c = s.cinfo;
+  if (c.progressive_mode) return SeekRefusal::kProgressive;
+  if (c.jpeg_color_space != JCS_GRAYSCALE && c.jpeg_color_space != JCS_YCbCr)
+    return SeekRefusal::kColorSpace;
+  bool same = c.image_width == frame.width && c.image_height == frame.height &&
+              c.num_components == static_cast<int>(frame.num_components) &&
+              c.comps_in_scan == c.num_components && c.restart_interval == frame.restart_interval &&
+              InputOffset(s) == frame.scan_offset;
+  for (uint32_t i = 0; same && i < frame.num_components; ++i)
+    same = c.cur_comp_info[i] == &c.comp_info[i] &&
+           SameComponent(c, c.comp_info[i], frame.components[i]);
+  return same ? SeekRefusal::kNone : SeekRefusal::kDamaged;
+}
+
 uint32_t StoredChannels(const jpeg_decompress_struct& c) {
   return static_cast<uint32_t>(c.num_components);
 }
@@ -286,25 +319,49 @@ JpegDecoder::~JpegDecoder() {
   if (state_->created) jpeg_destroy_decompress(&state_->cinfo);
 }
 
-uint64_t JpegDecoder::memory_bytes() const { return sizeof(State) + state_->memory.memory_bytes(); }
+uint64_t JpegDecoder::memory_bytes() const {
+  return sizeof(State) + state_->memory.memory_bytes() + seek_.memory_bytes();
+}
 
-Result<ImageInfo> JpegDecoder::Open(Bytes file, uint64_t max_pixels) {
+Result<ImageInfo> JpegDecoder::OpenReference(Bytes file, uint64_t max_pixels) {
   if (!OpenGuarded(state_.get(), file, max_pixels)) return FailureOf(*state_);
   const jpeg_decompress_struct& c = state_->cinfo;
   return ImageInfo{ImageFormat::kJpeg, c.image_width, c.image_height, StoredChannels(c)};
 }
 
+Result<ImageInfo> JpegDecoder::Open(Bytes file, const DecodeHints& hints, uint64_t max_pixels) {
+  path_ = hints.seek_points.empty() ? SeekRefusal::kNoRecord : seek_.Open(file, hints);
+  const JpegFrame& frame = seek_.frame();
+  if (path_ != SeekRefusal::kNone || uint64_t{frame.width} * frame.height > max_pixels)
+    return OpenReference(file, max_pixels);
+  file_ = file;
+  return ImageInfo{ImageFormat::kJpeg, frame.width, frame.height, frame.num_components};
+}
+
 Result<ImageInfo> JpegDecoder::ReadInfo(Bytes file, uint64_t max_pixels) {
-  auto info = Open(file, max_pixels);
+  auto info = OpenReference(file, max_pixels);
   Reset(state_.get());
   return info;
 }
 
 Result<PixelView> JpegDecoder::DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels,
                                             AlignedBuffer* row) {
+  if (path_ == SeekRefusal::kNone) {
+    PixelView view;
+    path_ = seek_.Decode(region, luma, pixels, &view);
+    if (path_ == SeekRefusal::kNone) return view;
+    HR_RETURN_IF_ERROR(OpenReference(file_, UINT64_MAX).status());
+  }
   DecodeTask task{region, luma, pixels, row, {}};
   if (!DecodeGuarded(state_.get(), &task)) return FailureOf(*state_);
   return task.view;
+}
+
+SeekRefusal JpegDecoder::CompareFrame(Bytes file, const JpegFrame& frame) {
+  if (!OpenReference(file, UINT64_MAX).ok()) return SeekRefusal::kDamaged;
+  SeekRefusal refusal = Compare(*state_, frame);
+  Reset(state_.get());
+  return refusal;
 }
 
 }  // namespace headrace::codec

@@ -1,5 +1,6 @@
-// Decodes JPEG files and regions of them with libjpeg-turbo, keeping one decompressor and its
-// memory from image to image. Not thread-safe: one owner at a time. Used inside the codec only.
+// Decodes JPEG files and regions of them: from seek points where there are any, else with
+// libjpeg-turbo; the pixels are the same. Keeps decoders and their memory from image to image. Not
+// thread-safe: one owner at a time. Used inside the codec only.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,8 @@
 #include "headrace/base/bytes.h"
 #include "headrace/base/status.h"
 #include "headrace/codec/image.h"
+#include "headrace/codec/jpeg_frame.h"
+#include "headrace/codec/seek_decoder.h"
 
 namespace headrace::codec {
 
@@ -22,22 +25,34 @@ class JpegDecoder {
   //   kUnimplemented      12-bit, lossless, arithmetic coding, or an odd number of components
   Result<ImageInfo> ReadInfo(Bytes file, uint64_t max_pixels);
 
-  // Reads the header like ReadInfo and leaves the decompressor ready for DecodeOpened. `file` must
-  // stay valid until then.
-  Result<ImageInfo> Open(Bytes file, uint64_t max_pixels);
+  // Reads the header like ReadInfo and leaves a decoder ready for DecodeOpened. `file` and `hints`
+  // must stay valid until then.
+  Result<ImageInfo> Open(Bytes file, const DecodeHints& hints, uint64_t max_pixels);
   // Decodes `region` (inside the image) of the opened file into `pixels`; `row` is for rows that
   // need conversion. The view has 1 channel for grey files and when `luma` is asked for, else 3.
   // Fails as ReadInfo does, and with kResourceExhausted when memory is short.
   Result<PixelView> DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels,
                                  AlignedBuffer* row);
 
-  // Bytes that the decompressor holds between images.
+  // How the last image was decoded: kNone = from seek points.
+  SeekRefusal last_path() const { return path_; }
+
+  // kNone when libjpeg reads the same from the header as `frame` says, tables included, so that
+  // both decode the same pixels; else why it does not.
+  SeekRefusal CompareFrame(Bytes file, const JpegFrame& frame);
+
+  // Bytes that the decoders hold between images.
   uint64_t memory_bytes() const;
 
   struct State;  // jpeg_state.h
 
  private:
+  Result<ImageInfo> OpenReference(Bytes file, uint64_t max_pixels);
+
   std::unique_ptr<State> state_;
+  SeekDecoder seek_;
+  SeekRefusal path_ = SeekRefusal::kNoRecord;
+  Bytes file_;  // opened with seek points
 };
 
 }  // namespace headrace::codec

@@ -17,6 +17,8 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#include "headrace/codec/simd-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace headrace::codec {
 namespace HWY_NAMESPACE {
@@ -58,39 +60,6 @@ size_t ConvertVectors(const uint8_t*, size_t, const float*, const float*, DType,
 
 #else
 
-using D8 = hn::ScalableTag<uint8_t>;
-using D32 = hn::ScalableTag<int32_t>;
-using V8 = hn::Vec<D8>;
-using V32 = hn::Vec<D32>;
-
-// Narrows values from 0 to 255 (larger ones to 255), in each 128-bit block by itself.
-HWY_INLINE V8 PackBytes(hn::Vec<hn::ScalableTag<int16_t> > low,
-                        hn::Vec<hn::ScalableTag<int16_t> > high) {
-#if HWY_TARGET == HWY_AVX3
-  return V8{_mm512_packus_epi16(low.raw, high.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return V8{_mm256_packus_epi16(low.raw, high.raw)};
-#elif HWY_ARCH_X86
-  return V8{_mm_packus_epi16(low.raw, high.raw)};
-#else  // one block
-  const hn::ScalableTag<int16_t> d16;
-  const D8 d8;
-  const auto limit = hn::Set(d16, 255);
-  return hn::ConcatEven(d8, hn::BitCast(d8, hn::Min(high, limit)),
-                        hn::BitCast(d8, hn::Min(low, limit)));
-#endif
-}
-
-// a[2i] * b[2i] + a[2i + 1] * b[2i + 1] added to sum[i]; exact.
-HWY_INLINE V32 PairMulAdd(V8 values, hn::Vec<hn::ScalableTag<int16_t> > weights, V32 sum) {
-  const hn::ScalableTag<int16_t> d16;
-  const D32 d32;
-  V32 upper = hn::Zero(d32);
-  V32 lower =
-      hn::ReorderWidenMulAccumulate(d32, hn::BitCast(d16, values), weights, hn::Zero(d32), upper);
-  return hn::Add(sum, hn::RearrangeToOddPlusEven(lower, upper));
-}
-
 // Sums of one vector of columns. kPairs = 0: any number.
 template <uint32_t kPairs>
 HWY_INLINE void WeightedSumVector(const uint8_t* HWY_RESTRICT src, size_t step, uint32_t count,
@@ -110,14 +79,14 @@ HWY_INLINE void WeightedSumVector(const uint8_t* HWY_RESTRICT src, size_t step, 
     const V8 ab0 = hn::InterleaveLower(d8, a, b), ab1 = hn::InterleaveUpper(d8, a, b);
     const V8 p0 = hn::InterleaveLower(d8, ab0, zero), p1 = hn::InterleaveUpper(d8, ab0, zero);
     const V8 p2 = hn::InterleaveLower(d8, ab1, zero), p3 = hn::InterleaveUpper(d8, ab1, zero);
-    h0 = PairMulAdd(p0, high, h0);
-    h1 = PairMulAdd(p1, high, h1);
-    h2 = PairMulAdd(p2, high, h2);
-    h3 = PairMulAdd(p3, high, h3);
-    l0 = PairMulAdd(p0, low, l0);
-    l1 = PairMulAdd(p1, low, l1);
-    l2 = PairMulAdd(p2, low, l2);
-    l3 = PairMulAdd(p3, low, l3);
+    h0 = PairMulAdd(hn::BitCast(d16, p0), high, h0);
+    h1 = PairMulAdd(hn::BitCast(d16, p1), high, h1);
+    h2 = PairMulAdd(hn::BitCast(d16, p2), high, h2);
+    h3 = PairMulAdd(hn::BitCast(d16, p3), high, h3);
+    l0 = PairMulAdd(hn::BitCast(d16, p0), low, l0);
+    l1 = PairMulAdd(hn::BitCast(d16, p1), low, l1);
+    l2 = PairMulAdd(hn::BitCast(d16, p2), low, l2);
+    l3 = PairMulAdd(hn::BitCast(d16, p3), low, l3);
   }
   const auto finish = [](V32 high, V32 low) HWY_ATTR {
     return hn::ShiftRight<kPrecision>(hn::Add(hn::ShiftLeft<kLowBits>(high), low));

@@ -10,22 +10,11 @@
 #include <cstring>
 
 #include "headrace/codec/element.h"
+#include "headrace/codec/testing/instruction_sets.h"
 #include "headrace/codec/testing/test_images.h"
 
 namespace headrace::codec {
 namespace {
-
-// Calls `test` with each instruction set that this machine has, the plain form among them.
-template <typename Test>
-void ForEachTarget(const Test& test) {
-  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    test(target);
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-}
 
 // NOLINTBEGIN(bugprone-incorrect-roundings): adding a half and truncating is the definition
 // The filter as a formula: the weight of each sample for output i.

@@ -20,6 +20,7 @@ struct Scratch::Rep {
   AlignedBuffer upright;  // the region turned as Exif says
   AlignedBuffer widened;  // a grey region expanded to three channels
   Resizer resizer;
+  DecodeCounts decode_counts{};
 };
 
 }  // namespace headrace::codec

@@ -52,6 +52,8 @@ uint64_t Scratch::memory_bytes() const {
          rep_->upright.capacity() + rep_->widened.capacity() + rep_->resizer.memory_bytes();
 }
 
+const DecodeCounts& Scratch::decode_counts() const { return rep_->decode_counts; }
+
 Result<std::shared_ptr<const Transform>> CreateTransform(std::string_view json) {
   auto description = Json::Parse(json);
   if (!description.ok()) return std::move(description).status().Prefix("transform description");

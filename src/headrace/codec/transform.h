@@ -5,8 +5,10 @@
 // threads, machine or code path.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "headrace/base/keyed_random.h"
 #include "headrace/base/stage_timer.h"
 #include "headrace/base/status.h"
+#include "headrace/codec/seek_points.h"
 
 namespace headrace::codec {
 
@@ -47,6 +50,9 @@ struct DrawKey {
   uint64_t sample_id = 0;  // index of the sample in the dataset version
 };
 
+// How the images of one Scratch were decoded: index = SeekRefusal (kNone = from seek points).
+using DecodeCounts = std::array<uint64_t, kNumSeekRefusals>;
+
 // Per-thread memory and decoder state, reused from sample to sample. Not thread-safe.
 class Scratch {
  public:
@@ -60,15 +66,21 @@ class Scratch {
   // growth). In steady state nothing is allocated per sample, but for progressive JPEGs (libjpeg's
   // coefficients), PNGs (libspng and zlib) and WebPs (libwebp), which free it again.
   uint64_t memory_bytes() const;
+  // Images decoded so far.
+  const DecodeCounts& decode_counts() const;
 
  private:
   std::unique_ptr<Rep> rep_;
 };
 
-// Side information about the encoded bytes that lets a decoder do less (seek points into a JPEG's
-// Huffman stream, later). Pixels never depend on it. Empty for now.
+// Side information about the encoded bytes that lets a decoder do less. Pixels never depend on it.
 struct DecodeHints {
+  // The record of these bytes (seek_points.h); empty = none. Any bytes are safe: what does not
+  // belong to the encoded bytes or lies is not used.
   Bytes seek_points;
+  // CRC32C of the encoded bytes, when it was just computed from them; else the codec does it before
+  // it trusts a record.
+  std::optional<uint32_t> crc32c;
 };
 
 class Transform {

@@ -1,0 +1,91 @@
+// Look-up tables for a JPEG's Huffman codes, and a cache of them by content: nearly every file of a
+// dataset has the same few. Used inside the codec only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "headrace/codec/jpeg_frame.h"
+
+namespace headrace::codec {
+
+// One coded symbol with the bits of its value: `bits` are used in all, `run` zeros come before the
+// value.
+struct HuffmanValue {
+  uint32_t bits = 0;
+  uint32_t run = 0;
+  int32_t value = 0;
+};
+
+// The decoding form of one table. Immutable after Build.
+class HuffmanTable {
+ public:
+  static constexpr uint32_t kLookupBits = 11;
+  static constexpr size_t kLookupSize = size_t{1} << kLookupBits;
+  // Advance that stands for the end of a block: past 63 from wherever it is added.
+  static constexpr uint32_t kEndOfBlock = 80;
+
+  // What the next kLookupBits bits mean: up to two symbols, or one with a value of which only the
+  // sign is among them.
+  //   0-5    bits used in all          6      not in this table: DecodeOne
+  //   8-15   place of the first value after the position in the block
+  //   16-23  place of the second value, likewise; unused places lead past the block
+  //   24-31  how far the position moves
+  //   32-47  first value               48-59  second value
+  //   60-63  how many of the last bits used must still be added to the first value
+  // It is the first member: a pointer to it is a pointer to the table.
+  alignas(64) std::array<uint64_t, kLookupSize> pairs;
+  static constexpr uint64_t kUnresolved = 64;
+
+  // For counting bits without values (AC tables): as many symbols as have their code among the next
+  // bits. 0-7 bits used, 8-15 advance, 16 ends with the end of a block; 0 = DecodeOne.
+  std::array<uint32_t, kLookupSize> skips;
+  static constexpr uint32_t kSkipEnds = 1u << 16;
+
+  // False when the codes do not fit, or a symbol is not allowed.
+  bool Build(const HuffmanSpec& spec, bool dc);
+  // The symbol at the top of `window` (at least 31 bits valid). An end of block has
+  // run = kEndOfBlock. bits = 0: no such code.
+  HuffmanValue DecodeOne(uint64_t window) const;
+  bool Is(const HuffmanSpec& spec, bool dc) const;
+
+ private:
+  struct Symbol {
+    uint32_t length = 0, run = 0, size = 0;  // size: bits of the value
+  };
+  bool Compute(const HuffmanSpec& spec, bool dc);
+  Symbol SymbolOf(uint32_t length, uint8_t code) const;
+  // The symbol whose code starts at the top of `window` of kLookupBits bits; length 0 = longer.
+  Symbol Look(uint32_t window) const;
+  uint64_t PairAt(uint32_t window) const;
+  uint32_t SkipAt(uint32_t window) const;
+
+  bool dc_ = false;
+  uint32_t num_symbols_ = 0;
+  std::array<uint8_t, 16> counts_{};
+  std::array<uint8_t, 256> symbols_{};
+  std::array<uint16_t, kLookupSize> short_codes_{};  // length << 8 | symbol; 0 = longer
+  std::array<int32_t, 17> max_code_{}, first_place_{};
+};
+
+// Keeps the tables seen last. For one thread at a time.
+class HuffmanCache {
+ public:
+  // The table of `spec`, valid until kCapacity others were asked for; null when it cannot be built
+  // or memory is short.
+  const HuffmanTable* Get(const HuffmanSpec& spec, bool dc);
+  static constexpr size_t kCapacity = 16;  // more than one image can use
+  uint64_t memory_bytes() const { return entries_.size() * sizeof(HuffmanTable); }
+
+ private:
+  struct Entry {
+    std::unique_ptr<HuffmanTable> table;
+    uint64_t used = 0;
+  };
+  std::vector<Entry> entries_;
+  uint64_t clock_ = 0;
+};
+
+}  // namespace headrace::codec

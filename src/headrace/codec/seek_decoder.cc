@@ -1,0 +1,306 @@
+#include "headrace/codec/seek_decoder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "headrace/base/crc32c.h"
+#include "headrace/codec/destuff.h"
+
+namespace headrace::codec {
+namespace {
+
+// Rows are decoded in groups whose coefficients stay in the second-level cache; a multiple of the
+// number of lanes.
+constexpr size_t kGroupBytes = 256 << 10;
+constexpr uint32_t kGroupRows = 3;
+
+// Room around the samples of a plane: one before the first, and what wide loads read past the last.
+constexpr size_t kMargin = 64;
+
+// Rows of pixels begin this far from a multiple of 64.
+constexpr size_t kRowOffset = 16;
+
+constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+
+uint8_t* Data(AlignedBuffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.data()); }
+
+// The MCUs [first, end) of one axis that the pixels [begin, begin + size) need: fancy upsampling
+// looks one chroma sample, two pixels, to each side of a pair.
+void McuRange(uint32_t begin, uint32_t size, uint32_t factor, uint32_t* first, uint32_t* end) {
+  uint32_t context = factor == 2 ? 2 : 0, last = begin + size - 1, mcu = 8 * factor;
+  if (factor == 2) {
+    begin &= ~1u;
+    last |= 1u;
+  }
+  *first = (begin > context ? begin - context : 0) / mcu;
+  *end = std::min(*end, (last + context) / mcu + 1);
+}
+
+}  // namespace
+
+SeekRefusal SeekDecoder::Open(Bytes file, const DecodeHints& hints) {
+  SeekRefusal refusal = record_.Open(hints.seek_points);
+  if (refusal != SeekRefusal::kNone) return refusal;
+  uint32_t crc32c = hints.crc32c ? *hints.crc32c : Crc32c(file);
+  if (crc32c != record_.crc32c()) return SeekRefusal::kRecordForeign;
+  refusal = ReadJpegFrame(file, &frame_);
+  if (refusal != SeekRefusal::kNone || !record_.Matches(frame_)) return SeekRefusal::kRecordForeign;
+  scan_ = reinterpret_cast<const uint8_t*>(file.data()) + frame_.scan_offset;
+  scan_bytes_ = file.size() - frame_.scan_offset;
+  for (uint32_t b = 0; b < frame_.blocks_per_mcu; ++b) {
+    const JpegComponent& component = frame_.components[frame_.block_component[b]];
+    block_tables_[2 * b] = tables_.Get(component.dc, /*dc=*/true);
+    block_tables_[2 * b + 1] = tables_.Get(component.ac, /*dc=*/false);
+    if (!block_tables_[2 * b] || !block_tables_[2 * b + 1]) return SeekRefusal::kRecordForeign;
+  }
+  return SeekRefusal::kNone;
+}
+
+uint64_t SeekDecoder::memory_bytes() const {
+  return tables_.memory_bytes() + samples_.capacity() + coefficients_.capacity() +
+         unstuffed_.capacity() + row_tables_.capacity() + codes_.capacity() * sizeof(RowCode) +
+         jobs_.capacity() * sizeof(EntropyJob);
+}
+
+SeekRefusal SeekDecoder::Decode(const Rect& region, bool luma, AlignedBuffer* pixels,
+                                PixelView* view) {
+  uint32_t num_planes = luma ? 1 : frame_.num_components;
+  SeekRefusal refusal = DecodePlanes(region, num_planes);
+  if (refusal != SeekRefusal::kNone) {
+    // What was decoded so far must not meet the next image.
+    if (coefficients_.data()) std::memset(coefficients_.data(), 0, zeroed_bytes_);
+    return refusal;
+  }
+  if (num_planes == 1) {
+    *view = {planes_[0].At(region.x, region.y), planes_[0].stride, region.width, region.height, 1};
+    return SeekRefusal::kNone;
+  }
+  return ConvertRows(region, pixels, view) ? SeekRefusal::kNone : SeekRefusal::kNoRecord;
+}
+
+void SeekDecoder::Plan(const Rect& region) {
+  end_mcu_ = frame_.mcus_x;
+  end_row_ = frame_.mcus_y;
+  McuRange(region.x, region.width, frame_.max_h, &wanted_mcu_, &end_mcu_);
+  McuRange(region.y, region.height, frame_.max_v, &first_row_, &end_row_);
+  first_mcu_ = wanted_mcu_ / record_.spacing() * record_.spacing();
+}
+
+bool SeekDecoder::ReservePlanes(uint32_t num_planes) {
+  size_t total = 0;
+  std::array<size_t, 3> offsets{};
+  for (uint32_t c = 0; c < num_planes; ++c) {
+    const JpegComponent& component = frame_.components[c];
+    SamplePlane& plane = planes_[c];
+    plane.x = wanted_mcu_ * component.h * 8;
+    plane.y = first_row_ * component.v * 8;
+    plane.width = (end_mcu_ - wanted_mcu_) * component.h * 8;
+    plane.height = (end_row_ - first_row_) * component.v * 8;
+    plane.stride = RoundUp(plane.width + kMargin, 64);
+    offsets[c] = total + kMargin;
+    total += plane.stride * plane.height + 2 * kMargin;
+  }
+  if (!samples_.Reserve(total)) return false;
+  for (uint32_t c = 0; c < num_planes; ++c) planes_[c].first = Data(samples_) + offsets[c];
+  return true;
+}
+
+SeekRefusal SeekDecoder::DecodePlanes(const Rect& region, uint32_t num_planes) {
+  Plan(region);
+  size_t blocks = BlocksPerRow(), row_bytes = (blocks + 1) * 64 * sizeof(int16_t);
+  uint32_t group = static_cast<uint32_t>(kGroupBytes / row_bytes) / kGroupRows * kGroupRows;
+  group = std::min(std::max(group, kGroupRows), end_row_ - first_row_);
+  size_t coefficient_bytes = group * row_bytes;
+  if (coefficient_bytes > zeroed_bytes_) {
+    zeroed_bytes_ = 0;
+    if (!coefficients_.Reserve(coefficient_bytes)) return SeekRefusal::kNoRecord;
+    zeroed_bytes_ = coefficients_.capacity();
+    std::memset(coefficients_.data(), 0, zeroed_bytes_);
+  }
+  if (!row_tables_.Reserve(2 * blocks * sizeof(void*)) || !ReservePlanes(num_planes))
+    return SeekRefusal::kNoRecord;
+  auto* tables = reinterpret_cast<const HuffmanTable**>(row_tables_.data());
+  for (size_t i = 0; i < 2 * blocks; ++i)
+    tables[i] = block_tables_[i % (2 * frame_.blocks_per_mcu)];
+  for (uint32_t row = first_row_; row < end_row_; row += group) {
+    SeekRefusal refusal = DecodeRows(row, std::min(row + group, end_row_), num_planes);
+    if (refusal != SeekRefusal::kNone) return refusal;
+  }
+  return SeekRefusal::kNone;
+}
+
+SeekRefusal SeekDecoder::DecodeRows(uint32_t first_row, uint32_t end_row, uint32_t num_planes) {
+  codes_.clear();
+  jobs_.clear();
+  size_t room = kEntropyPadding;
+  for (uint32_t row = first_row; row < end_row; ++row) {
+    RowCode code;
+    SeekRefusal refusal = LocateRow(row, &code);
+    if (refusal != SeekRefusal::kNone) return refusal;
+    room += (code.end_bit - code.start.bit) / 8 + 4 + 8;
+    if (frame_.restart_interval)
+      room += ((end_mcu_ - first_mcu_) / frame_.restart_interval + 2) * 8;
+    codes_.push_back(code);
+  }
+  if (!unstuffed_.Reserve(room)) return SeekRefusal::kNoRecord;
+  uint8_t* out = Data(unstuffed_);
+  for (uint32_t row = first_row; row < end_row; ++row)
+    if (!UnstuffRow(row, &codes_[row - first_row], &out)) return SeekRefusal::kRecordForeign;
+  SeekRefusal refusal = RunJobs(static_cast<size_t>(out - Data(unstuffed_)));
+  if (refusal != SeekRefusal::kNone) return refusal;
+  for (uint32_t row = first_row; row < end_row; ++row) {
+    int16_t* blocks = RowBlocks(row - first_row);
+    AddPredictors(row, codes_[row - first_row], blocks);
+    TransformRow(row, blocks, num_planes);
+  }
+  return SeekRefusal::kNone;
+}
+
+SeekRefusal SeekDecoder::LocateRow(uint32_t row, RowCode* code) const {
+  uint32_t spacing = record_.spacing();
+  code->start = record_.At(row, first_mcu_ / spacing);
+  uint32_t next = (end_mcu_ + spacing - 1) / spacing;
+  bool last_row = row + 1 == record_.rows();
+  uint64_t row_end = last_row ? uint64_t{scan_bytes_} * 8 : record_.RowStart(row + 1);
+  code->end_bit = row_end;
+  if (next < record_.points_per_row()) code->end_bit = record_.At(row, next).bit;
+  bool whole_row = end_mcu_ == frame_.mcus_x;
+  code->end_exact = whole_row ? !last_row : end_mcu_ % spacing == 0;
+  // The next piece starts behind a marker, not where this one ends.
+  uint64_t end_index = uint64_t{row} * frame_.mcus_x + end_mcu_;
+  if (frame_.restart_interval && end_index % frame_.restart_interval == 0) code->end_exact = false;
+  bool ordered = code->start.bit <= code->end_bit && code->end_bit <= row_end &&
+                 row_end <= uint64_t{scan_bytes_} * 8;
+  return ordered ? SeekRefusal::kNone : SeekRefusal::kRecordForeign;
+}
+
+bool SeekDecoder::UnstuffRow(uint32_t row, RowCode* code, uint8_t** out) {
+  size_t at = code->start.bit / 8, end_byte = code->end_bit / 8;
+  size_t stop = std::min<size_t>(end_byte + 2, scan_bytes_);
+  uint32_t interval = frame_.restart_interval, mcu = first_mcu_;
+  uint64_t index = uint64_t{row} * frame_.mcus_x + first_mcu_;
+  int16_t* blocks = RowBlocks(codes_.size() ? static_cast<size_t>(code - codes_.data()) : 0);
+  uint32_t first_bit = code->start.bit % 8;
+  for (;;) {
+    uint32_t count = end_mcu_ - mcu;
+    if (interval)
+      count = static_cast<uint32_t>(std::min<uint64_t>(count, interval - index % interval));
+    uint8_t* begin = *out;
+    EntropyJob job;
+    job.bit = static_cast<uint64_t>(begin - Data(unstuffed_)) * 8 + first_bit;
+    job.coefficients = blocks + size_t{mcu - first_mcu_} * frame_.blocks_per_mcu * 64;
+    job.num_blocks = count * frame_.blocks_per_mcu;
+    size_t left_out = 0, left_out_before_end = 0;
+    Destuffed done = Destuff(scan_ + at, scan_ + stop, begin, [&](const uint8_t* place) {
+      size_t zero = at + static_cast<size_t>(place - begin) + left_out++;
+      if (zero < end_byte) left_out_before_end = left_out;
+    });
+    std::memset(done.write_end, 0, 8);
+    *out = done.write_end + 8;
+    code->expected = job.bit - first_bit + (code->end_bit - at * 8 - left_out_before_end * 8);
+    mcu += count;
+    index += count;
+    job.continues = mcu < end_mcu_;
+    jobs_.push_back(job);
+    if (!job.continues) break;
+    at = static_cast<size_t>(done.read_end - scan_);
+    bool restart = stop - at >= 2 && scan_[at] == 0xff && (scan_[at + 1] & 0xf8) == 0xd0;
+    if (!restart) return false;
+    at += 2;
+    first_bit = 0;
+  }
+  code->last_job = jobs_.size() - 1;
+  return true;
+}
+
+SeekRefusal SeekDecoder::RunJobs(size_t num_bytes) {
+  for (const EntropyJob& job : jobs_)
+    if (job.bit > uint64_t{num_bytes} * 8) return SeekRefusal::kRecordForeign;
+  std::memset(Data(unstuffed_) + num_bytes, 0, kEntropyPadding);
+  EntropyTask task{Data(unstuffed_), num_bytes,
+                   reinterpret_cast<const HuffmanTable* const*>(row_tables_.data()), jobs_.data(),
+                   jobs_.size()};
+  if (!DecodeEntropy(task)) return SeekRefusal::kRecordForeign;
+  for (const RowCode& code : codes_) {
+    uint64_t bit = jobs_[code.last_job].bit;
+    if (code.end_exact ? bit != code.expected : bit > code.expected)
+      return SeekRefusal::kRecordForeign;
+  }
+  return SeekRefusal::kNone;
+}
+
+void SeekDecoder::AddPredictors(uint32_t row, const RowCode& code, int16_t* blocks) const {
+  std::array<int16_t, 3> dc = code.start.dc;
+  uint32_t interval = frame_.restart_interval;
+  uint64_t index = uint64_t{row} * frame_.mcus_x + first_mcu_;
+  for (uint32_t mcu = first_mcu_; mcu < end_mcu_; ++mcu, ++index) {
+    if (interval && mcu > first_mcu_ && index % interval == 0) dc = {};
+    for (uint32_t b = 0; b < frame_.blocks_per_mcu; ++b, blocks += 64) {
+      int16_t& predictor = dc[frame_.block_component[b]];
+      blocks[0] = predictor = static_cast<int16_t>(predictor + blocks[0]);
+    }
+  }
+}
+
+void SeekDecoder::TransformRow(uint32_t row, int16_t* blocks, uint32_t num_planes) const {
+  size_t mcu_step = size_t{frame_.blocks_per_mcu} * 64;
+  size_t lead = size_t{wanted_mcu_ - first_mcu_} * mcu_step;
+  std::memset(blocks, 0, lead * sizeof(int16_t));
+  const int16_t* end = blocks + BlocksPerRow() * 64;
+  int16_t* wanted = blocks + lead;
+  size_t block = 0;
+  for (uint32_t c = 0; c < num_planes; ++c) {
+    const JpegComponent& component = frame_.components[c];
+    const SamplePlane& plane = planes_[c];
+    for (uint32_t v = 0; v < component.v; ++v, block += component.h) {
+      uint32_t y = (row * component.v + v) * 8;
+      InverseDct({wanted + block * 64, plane.width / 8, component.h, mcu_step,
+                  component.quantization.data(), plane.At(plane.x, y), plane.stride});
+    }
+  }
+  if (num_planes < frame_.num_components)
+    std::memset(wanted, 0, static_cast<size_t>(end - wanted) * sizeof(int16_t));
+  std::memset(blocks + BlocksPerRow() * 64, 0, 64 * sizeof(int16_t));
+}
+
+// Upsampling takes the image's outermost samples twice.
+void SeekDecoder::MirrorBorders(const SamplePlane& plane, const JpegComponent& component) const {
+  bool left = plane.x == 0, right = plane.x + plane.width >= component.width;
+  for (uint32_t y = plane.y; y < plane.y + plane.height; ++y) {
+    if (left) *(plane.At(0, y) - 1) = *plane.At(0, y);
+    if (right) *plane.At(component.width, y) = *plane.At(component.width - 1, y);
+  }
+}
+
+bool SeekDecoder::ConvertRows(const Rect& region, AlignedBuffer* pixels, PixelView* view) const {
+  bool halved = frame_.max_h == 2, halved_rows = frame_.max_v == 2;
+  uint32_t first = halved ? region.x & ~1u : region.x;
+  uint32_t count = region.x + region.width - first;
+  size_t stride = RoundUp(size_t{count} * 3 + 3 * kRowPadding, 64);
+  if (!pixels->Reserve(kRowOffset + stride * region.height)) return false;
+  uint8_t* rgb = Data(*pixels) + kRowOffset;
+  if (halved)
+    for (uint32_t c = 1; c < 3; ++c) MirrorBorders(planes_[c], frame_.components[c]);
+  uint32_t chroma_x = halved ? first / 2 : first;
+  uint32_t last_row = frame_.components[1].height - 1;
+  for (uint32_t y = region.y; y < region.y + region.height; ++y) {
+    ColorTask task{};
+    uint32_t near = halved_rows ? y / 2 : y;
+    task.y = planes_[0].At(first, y);
+    task.cb = planes_[1].At(chroma_x, near);
+    task.cr = planes_[2].At(chroma_x, near);
+    if (halved_rows) {
+      uint32_t far = y % 2 ? std::min(near + 1, last_row) : near - (near > 0);
+      task.cb_far = planes_[1].At(chroma_x, far);
+      task.cr_far = planes_[2].At(chroma_x, far);
+    }
+    task.halved = halved;
+    task.pixels = count;
+    task.rgb = rgb + (y - region.y) * stride;
+    ConvertColorRow(task);
+  }
+  *view = {rgb + (region.x - first) * 3, stride, region.width, region.height, 3};
+  return true;
+}
+
+}  // namespace headrace::codec

@@ -1,0 +1,188 @@
+// Seek decode against libjpeg-turbo: the same pixels whatever path was taken, on every instruction
+// set, and a refusal on whatever is not as it should be.
+#include "headrace/codec/seek_decoder.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <string>
+
+#include "headrace/base/crc32c.h"
+#include "headrace/codec/image.h"
+#include "headrace/codec/seek_points.h"
+#include "headrace/codec/testing/instruction_sets.h"
+#include "headrace/codec/testing/test_images.h"
+
+namespace headrace::codec {
+namespace {
+
+constexpr uint64_t kMaxPixels = 1 << 24;
+
+struct Indexed {
+  std::string file, record;
+  SeekRefusal refusal = SeekRefusal::kNone;
+};
+
+Indexed Index(std::string file, uint32_t spacing = 8) {
+  Indexed indexed{std::move(file), {}, {}};
+  SeekPointBuilder builder;
+  indexed.refusal =
+      builder.Build(AsBytes(indexed.file), Crc32c(AsBytes(indexed.file)), spacing, &indexed.record);
+  return indexed;
+}
+
+// Where the region decoded with the record differs from libjpeg's; "" when it does not.
+std::string Difference(const Indexed& image, const Rect& r, uint32_t channels, Scratch* scratch) {
+  DecodeHints hints{AsBytes(image.record), std::nullopt};
+  auto got = DecodeRegion(AsBytes(image.file), r, channels, kMaxPixels, hints, scratch);
+  if (!got.ok()) return std::string(got.status().message());
+  std::string bytes;
+  for (uint32_t y = 0; y < r.height; ++y)
+    bytes.append(reinterpret_cast<const char*>(got->data + y * got->stride), r.width * channels);
+  Scratch plain;
+  auto want = DecodeRegion(AsBytes(image.file), r, channels, kMaxPixels, {}, &plain);
+  if (!want.ok()) return std::string(want.status().message());
+  for (uint32_t y = 0; y < r.height; ++y)
+    for (uint32_t x = 0; x < r.width * channels; ++x) {
+      int a = static_cast<uint8_t>(bytes[y * r.width * channels + x]);
+      int b = want->data[y * want->stride + x];
+      if (a != b)
+        return "row " + std::to_string(y) + " byte " + std::to_string(x) + ": " +
+               std::to_string(a) + " for " + std::to_string(b);
+    }
+  return "";
+}
+
+uint64_t SeekCount(const Scratch& scratch) { return scratch.decode_counts()[0]; }
+
+struct Case {
+  JpegOptions options;
+  uint32_t width = 0, height = 0, channels = 3, spacing = 8;
+  uint64_t seed = 0;
+};
+
+rc::Gen<Case> AnyCase() {
+  return rc::gen::exec([] {
+    Case c;
+    c.width = *rc::gen::inRange(1u, 200u);
+    c.height = *rc::gen::inRange(1u, 120u);
+    c.channels = *rc::gen::element(1u, 3u, 3u, 3u);
+    c.spacing = *rc::gen::element(4u, 8u);
+    c.seed = *rc::gen::inRange<uint64_t>(0, 1000);
+    c.options.quality = *rc::gen::element(5, 50, 75, 90, 98, 100);
+    std::tie(c.options.h, c.options.v) =
+        *rc::gen::element(std::pair(1, 1), std::pair(2, 1), std::pair(2, 2));
+    c.options.optimize = *rc::gen::arbitrary<bool>();
+    c.options.restart_mcus = *rc::gen::element(0, 0, 1, 2, 3, 7, 8, 13, 64);
+    return c;
+  });
+}
+
+Rect AnyRegion(uint32_t width, uint32_t height) {
+  Rect r;
+  r.x = *rc::gen::inRange(0u, width);
+  r.y = *rc::gen::inRange(0u, height);
+  r.width = *rc::gen::inRange(1u, width - r.x + 1);
+  r.height = *rc::gen::inRange(1u, height - r.y + 1);
+  return r;
+}
+
+RC_GTEST_PROP(SeekDecoder, GivesThePixelsOfLibjpeg, ()) {
+  Case c = *AnyCase().as("case");
+  Indexed image =
+      Index(EncodeJpeg(MakePixels(c.width, c.height, c.channels, c.seed), c.options), c.spacing);
+  bool tiny = c.channels == 3 && c.options.h == 2 && c.width <= 4;
+  RC_ASSERT(image.refusal == (tiny ? SeekRefusal::kTinyChroma : SeekRefusal::kNone));
+  Scratch scratch;
+  for (int i = 0; i < 6; ++i) {
+    Rect r = i == 0 ? Rect{0, 0, c.width, c.height} : AnyRegion(c.width, c.height);
+    RC_ASSERT(Difference(image, r, 3, &scratch) == "");
+    RC_ASSERT(Difference(image, r, 1, &scratch) == "");
+  }
+  RC_ASSERT(SeekCount(scratch) == (tiny ? 0u : 12u));
+}
+
+// Every instruction set that this processor has, and the plain form.
+TEST(SeekDecoder, AllInstructionSetsGiveTheSamePixels) {
+  Case c;
+  c.width = 203;
+  c.height = 117;
+  ForEachTarget([&](int64_t target) {
+    for (auto [h, v] : {std::pair(1, 1), std::pair(2, 1), std::pair(2, 2)}) {
+      c.options.h = h;
+      c.options.v = v;
+      Indexed image = Index(EncodeJpeg(MakePixels(c.width, c.height, 3, 7), c.options));
+      Scratch scratch;
+      for (const Rect& r : {Rect{0, 0, 203, 117}, Rect{1, 1, 201, 115}, Rect{77, 31, 100, 50}})
+        EXPECT_EQ(Difference(image, r, 3, &scratch), "") << hwy::TargetName(target) << h << v;
+      EXPECT_EQ(SeekCount(scratch), 3u);
+    }
+  });
+}
+
+TEST(SeekDecoder, SaysWhyAFileHasNoSeekPoints) {
+  auto refusal = [](uint32_t channels, const JpegOptions& options) {
+    return Index(EncodeJpeg(MakePixels(64, 48, channels, 1), options)).refusal;
+  };
+  JpegOptions progressive, rgb, sampling, scans;
+  progressive.progressive = true;
+  rgb.rgb = true;
+  rgb.h = rgb.v = 1;
+  sampling.h = 4;
+  sampling.v = 1;
+  scans.multi_scan = true;
+  EXPECT_EQ(refusal(3, progressive), SeekRefusal::kProgressive);
+  EXPECT_EQ(refusal(3, rgb), SeekRefusal::kColorSpace);
+  EXPECT_EQ(refusal(4, {}), SeekRefusal::kColorSpace);
+  EXPECT_EQ(refusal(3, sampling), SeekRefusal::kSampling);
+  EXPECT_EQ(refusal(3, scans), SeekRefusal::kNonInterleaved);
+  EXPECT_EQ(Index("not an image").refusal, SeekRefusal::kNotJpeg);
+  EXPECT_EQ(Index("").refusal, SeekRefusal::kNotJpeg);
+}
+
+TEST(SeekDecoder, RecordsSayWhatTheyAre) {
+  Indexed image = Index(EncodeJpeg(MakePixels(100, 50, 3, 1), {}), 4);
+  auto info = ReadSeekRecordInfo(AsBytes(image.record));
+  ASSERT_TRUE(info.ok());
+  EXPECT_EQ(info->width, 100u);
+  EXPECT_EQ(info->spacing, 4u);
+  EXPECT_EQ(info->num_points, 4u * 2);  // 7 x 4 MCUs
+  EXPECT_EQ(ReadSeekRecordInfo({}).status().code(), Code::kDataLoss);
+  image.record[0] = 9;
+  EXPECT_EQ(ReadSeekRecordInfo(AsBytes(image.record)).status().code(), Code::kFailedPrecondition);
+}
+
+// Whatever the record, the pixels stay what they are.
+TEST(SeekDecoder, WrongRecordsChangeNothing) {
+  Indexed image = Index(EncodeJpeg(MakePixels(150, 90, 3, 1), {}));
+  Indexed other = Index(EncodeJpeg(MakePixels(150, 90, 3, 2), {}));
+  const Rect r{20, 10, 100, 60};
+  Scratch scratch;
+  Indexed wrong{image.file, other.record, {}};
+  EXPECT_EQ(Difference(wrong, r, 3, &scratch), "");
+  EXPECT_EQ(scratch.decode_counts()[static_cast<size_t>(SeekRefusal::kRecordForeign)], 1u);
+  KeyedRandom random(1);
+  for (int i = 0; i < 300; ++i) {
+    wrong.record = image.record;
+    size_t at = random.NextBelow(wrong.record.size());
+    wrong.record[at] = static_cast<char>(wrong.record[at] ^ (1 + random.NextBelow(255)));
+    EXPECT_EQ(Difference(wrong, r, 3, &scratch), "") << at;
+  }
+  EXPECT_EQ(SeekCount(scratch), 0u);
+  for (size_t size : {0, 1, 2, 31, 32, 60}) {
+    wrong.record = image.record.substr(0, size);
+    EXPECT_EQ(Difference(wrong, r, 3, &scratch), "") << size;
+  }
+}
+
+TEST(SeekDecoder, DamagedFilesGetNoSeekPoints) {
+  std::string file = EncodeJpeg(MakePixels(150, 90, 3, 1), {});
+  for (size_t size = 4; size < file.size(); size += 61) {
+    Indexed image = Index(file.substr(0, size));
+    EXPECT_EQ(image.refusal, SeekRefusal::kDamaged) << size;
+    EXPECT_EQ(image.record.size(), 2u);
+  }
+}
+
+}  // namespace
+}  // namespace headrace::codec

@@ -1,0 +1,528 @@
+// Compiled once for each instruction set and chosen at run time; see seek_kernels.h.
+#include "headrace/codec/seek_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "headrace/codec/seek_kernels.cc"
+// Vectors of an unknown number of 128-bit blocks would need another way of packing.
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "headrace/codec/simd-inl.h"
+
+#ifndef HEADRACE_CODEC_SEEK_KERNELS_ONCE
+#define HEADRACE_CODEC_SEEK_KERNELS_ONCE
+namespace headrace::codec {
+
+// Zig-zag to natural order. Places past the end of a block lead to the first of the next one, which
+// is written later.
+inline constexpr std::array<uint8_t, 256> kPlaces = [] {
+  std::array<uint8_t, 256> places{};
+  for (size_t i = 0; i < places.size(); ++i) places[i] = i < 64 ? kZigZag[i] : uint8_t{64};
+  return places;
+}();
+
+// Constants of the islow inverse DCT, scaled by 2^13 (jidctint.c names them so).
+inline constexpr int kFix0298 = 2446, kFix0390 = 3196, kFix0541 = 4433, kFix0765 = 6270,
+                     kFix0899 = 7373, kFix1175 = 9633, kFix1501 = 12299, kFix1847 = 15137,
+                     kFix1961 = 16069, kFix2053 = 16819, kFix2562 = 20995, kFix3072 = 25172;
+
+// JFIF's conversion to RGB, scaled by 2^16 and less a whole number so that 16 bits hold it:
+// 1.402 - 1, 1.772 - 2, -0.34414, 1 - 0.71414.
+inline constexpr int kRedOfCr = 26345, kBlueOfCb = -14942, kGreenOfCb = -22554, kGreenOfCr = 18734;
+
+// One run of MCUs that is being decoded.
+struct EntropyLane {
+  uint64_t bit, place;  // `place` in the block, in zig-zag order
+  int16_t* block;
+  const HuffmanTable* const* table;
+  const HuffmanTable* const* end;
+  EntropyJob* job;
+};
+
+// Hands out jobs. Bit positions are counted so that those past the end of the input have bit 40
+// set: one test for all lanes.
+class EntropyQueue {
+ public:
+  static constexpr uint64_t kOverrun = uint64_t{1} << 40;
+
+  explicit EntropyQueue(const EntropyTask& task)
+      : task_(task),
+        bias_(kOverrun - (uint64_t{task.num_bytes} + 8) * 8),
+        base_(reinterpret_cast<uintptr_t>(task.bytes) - bias_ / 8) {}
+  bool empty() const { return next_ >= task_.num_jobs; }
+  void Begin(EntropyLane* lane) {
+    Start(&task_.jobs[next_], lane);
+    while (task_.jobs[next_++].continues) {
+    }
+  }
+  // Ends the lane's job and gives it another one; false when there is none.
+  bool Next(EntropyLane* lane) {
+    lane->job->bit = lane->bit - bias_;
+    if (lane->job->continues) return Start(lane->job + 1, lane), true;
+    if (empty()) return false;
+    Begin(lane);
+    return true;
+  }
+  // Address of the byte of bit 0.
+  uintptr_t base() const { return base_; }
+
+ private:
+  void Start(EntropyJob* job, EntropyLane* lane) const {
+    *lane = {job->bit + bias_,
+             0,
+             job->coefficients,
+             task_.tables,
+             task_.tables + 2 * size_t{job->num_blocks},
+             job};
+  }
+
+  const EntropyTask& task_;
+  const uint64_t bias_;
+  const uintptr_t base_;
+  size_t next_ = 0;
+};
+
+inline uint64_t EntropyWindow(uintptr_t base, uint64_t bit) {
+  return __builtin_bswap64(LoadLittle<uint64_t>(reinterpret_cast<const void*>(base + (bit >> 3))))
+         << (bit & 7);
+}
+
+// The rare symbols: longer than the look-up, or in the last place of a block.
+inline void DecodeRareSymbol(EntropyLane* lane, uintptr_t base) {
+  HuffmanValue symbol = (*lane->table)->DecodeOne(EntropyWindow(base, lane->bit));
+  if (symbol.bits == 0) symbol = {16, HuffmanTable::kEndOfBlock, 0};
+  lane->bit += symbol.bits;
+  lane->place += symbol.run;
+  lane->block[kPlaces[lane->place]] = static_cast<int16_t>(symbol.value);
+  ++lane->place;
+}
+
+}  // namespace headrace::codec
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace headrace::codec {
+namespace HWY_NAMESPACE {
+
+// One look-up: up to two symbols. No branch depends on what they are, so several lanes that take
+// turns keep the processor busy. At the end of a block the lane moves on to the next one's tables.
+HWY_INLINE void DecodeSymbols(EntropyLane& lane, uintptr_t base) {
+  const uint64_t window = EntropyWindow(base, lane.bit);
+  const uint64_t entry = (*lane.table)->pairs[window >> (64 - HuffmanTable::kLookupBits)];
+  const uint64_t first = lane.place + (entry >> 8 & 255);
+  if (HWY_UNLIKELY((entry & HuffmanTable::kUnresolved) || first == 63)) {
+    DecodeRareSymbol(&lane, base);
+  } else {
+    const uint64_t raw = window >> (-entry & 63) & ((uint64_t{1} << (entry >> 60)) - 1);
+    lane.block[kPlaces[first]] = static_cast<int16_t>((entry >> 32) + raw);
+    lane.block[kPlaces[lane.place + (entry >> 16 & 255)]] =
+        static_cast<int16_t>(static_cast<int64_t>(entry << 4) >> 52);
+    lane.bit += entry & 63;
+    lane.place += entry >> 24 & 255;
+  }
+  const uint64_t done = lane.place >= 64;
+  lane.block += done << 6;
+  lane.place &= done - 1;
+  // From a DC table on to its AC table, which stands behind it; from there on to the next DC table.
+  lane.table = reinterpret_cast<const HuffmanTable* const*>(
+                   reinterpret_cast<uintptr_t>(lane.table) | sizeof(void*)) +
+               done;
+}
+
+// Runs kLanes lanes in turn until one is left without a job; the others go on without it.
+template <size_t kLanes>
+bool RunLanes(EntropyLane* started, EntropyQueue* queue) {
+  std::array<EntropyLane, kLanes> lanes;
+  std::copy_n(started, kLanes, lanes.begin());
+  const uintptr_t base = queue->base();
+  size_t idle = kLanes;
+  while (idle == kLanes) {
+    uint64_t bits = 0;
+    HWY_UNROLL(3)
+    for (size_t i = 0; i < kLanes; ++i) {
+      DecodeSymbols(lanes[i], base);
+      bits |= lanes[i].bit;
+      if (HWY_UNLIKELY(lanes[i].table == lanes[i].end) && !queue->Next(&lanes[i])) {
+        idle = i;
+        break;
+      }
+    }
+    if (HWY_UNLIKELY(bits & EntropyQueue::kOverrun)) return false;
+  }
+  if constexpr (kLanes > 1) {
+    std::copy(lanes.begin() + idle + 1, lanes.end(), lanes.begin() + idle);
+    return RunLanes<kLanes - 1>(lanes.data(), queue);
+  }
+  return true;
+}
+
+bool DecodeEntropyImpl(const EntropyTask& task) {
+  EntropyQueue queue(task);
+  std::array<EntropyLane, 3> lanes;
+  size_t started = 0;
+  while (started < lanes.size() && !queue.empty()) queue.Begin(&lanes[started++]);
+  switch (started) {
+    case 0:
+      return true;
+    case 1:
+      return RunLanes<1>(lanes.data(), &queue);
+    case 2:
+      return RunLanes<2>(lanes.data(), &queue);
+    default:
+      return RunLanes<3>(lanes.data(), &queue);
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+
+// The plain forms: what every other form must equal.
+
+// One pass over a column (or row) of 8 values. Sums of inputs are kept in 16 bits, as libjpeg-turbo
+// does.
+template <int kShift>
+void DctPass(const std::array<int16_t, 8>& in, std::array<int16_t, 8>* out) {
+  auto wrap = [](int a) { return static_cast<int>(static_cast<int16_t>(a)); };
+  auto done = [](int64_t sum) {
+    int64_t value = (sum + (int64_t{1} << (kShift - 1))) >> kShift;
+    return static_cast<int16_t>(std::clamp<int64_t>(value, INT16_MIN, INT16_MAX));
+  };
+  int z3 = wrap(in[3] + in[7]), z4 = wrap(in[1] + in[5]);
+  int64_t t3 = in[2] * int64_t{kFix0541 + kFix0765} + in[6] * int64_t{kFix0541};
+  int64_t t2 = in[2] * int64_t{kFix0541} + in[6] * int64_t{kFix0541 - kFix1847};
+  int64_t t0 = wrap(in[0] + in[4]) * int64_t{8192}, t1 = wrap(in[0] - in[4]) * int64_t{8192};
+  int64_t y3 = z3 * int64_t{kFix1175 - kFix1961} + z4 * int64_t{kFix1175};
+  int64_t y4 = z3 * int64_t{kFix1175} + z4 * int64_t{kFix1175 - kFix0390};
+  int64_t q0 = in[7] * int64_t{kFix0298 - kFix0899} - in[1] * int64_t{kFix0899} + y3;
+  int64_t q3 = in[1] * int64_t{kFix1501 - kFix0899} - in[7] * int64_t{kFix0899} + y4;
+  int64_t q1 = in[5] * int64_t{kFix2053 - kFix2562} - in[3] * int64_t{kFix2562} + y4;
+  int64_t q2 = in[3] * int64_t{kFix3072 - kFix2562} - in[5] * int64_t{kFix2562} + y3;
+  *out = {done(t0 + t3 + q3), done(t1 + t2 + q2), done(t1 - t2 + q1), done(t0 - t3 + q0),
+          done(t0 - t3 - q0), done(t1 - t2 - q1), done(t1 + t2 - q2), done(t0 + t3 - q3)};
+}
+
+void InverseDctImpl(const DctTask& task) {
+  for (uint32_t i = 0; i < task.num_blocks; ++i) {
+    int16_t* block = task.blocks + i / task.per_mcu * task.mcu_step + i % task.per_mcu * 64;
+    std::array<std::array<int16_t, 8>, 8> columns;
+    for (size_t x = 0; x < 8; ++x) {
+      std::array<int16_t, 8> column;
+      for (size_t y = 0; y < 8; ++y)
+        column[y] = static_cast<int16_t>(block[8 * y + x] * task.quantization[8 * y + x]);
+      DctPass<11>(column, &columns[x]);
+    }
+    for (size_t y = 0; y < 8; ++y) {
+      std::array<int16_t, 8> row, out;
+      for (size_t x = 0; x < 8; ++x) row[x] = columns[x][y];
+      DctPass<18>(row, &out);
+      for (size_t x = 0; x < 8; ++x)
+        task.out[y * task.stride + 8 * i + x] =
+            static_cast<uint8_t>(std::clamp(out[x] + 128, 0, 255));
+    }
+    std::fill_n(block, 64, int16_t{0});
+  }
+}
+
+// Chroma of pixel x, without the offset.
+int ChromaAt(const ColorTask& t, const uint8_t* near, const uint8_t* far, uint32_t x) {
+  if (!t.halved) return near[x] - 128;
+  std::ptrdiff_t i = x / 2, beside = x % 2 ? i + 1 : i - 1;
+  if (!far) return ((3 * near[i] + near[beside] + (x % 2 ? 2 : 1)) >> 2) - 128;
+  int here = 3 * near[i] + far[i], there = 3 * near[beside] + far[beside];
+  return ((3 * here + there + (x % 2 ? 7 : 8)) >> 4) - 128;
+}
+
+void ConvertColorRowImpl(const ColorTask& t) {
+  for (uint32_t x = 0; x < t.pixels; ++x) {
+    int y = t.y[x], cb = ChromaAt(t, t.cb, t.cb_far, x), cr = ChromaAt(t, t.cr, t.cr_far, x);
+    int r = y + cr + ((kRedOfCr * cr + 32768) >> 16);
+    int g = y - cr + ((kGreenOfCb * cb + kGreenOfCr * cr + 32768) >> 16);
+    int b = y + 2 * cb + ((kBlueOfCb * cb + 32768) >> 16);
+    t.rgb[3 * x] = static_cast<uint8_t>(std::clamp(r, 0, 255));
+    t.rgb[3 * x + 1] = static_cast<uint8_t>(std::clamp(g, 0, 255));
+    t.rgb[3 * x + 2] = static_cast<uint8_t>(std::clamp(b, 0, 255));
+  }
+}
+
+#else
+
+// Blocks that one vector takes, 128 bits each.
+constexpr size_t kBlocks = HWY_MAX_BYTES / 16;
+
+// Row `row` of each of the blocks, side by side.
+HWY_INLINE V16 LoadRows(const int16_t* const* blocks, size_t row) {
+  const hn::Full128<int16_t> d128;
+#if HWY_MAX_BYTES >= 32
+  const hn::Full256<int16_t> d256;
+  const auto low =
+      hn::Combine(d256, hn::LoadU(d128, blocks[1] + 8 * row), hn::LoadU(d128, blocks[0] + 8 * row));
+#if HWY_MAX_BYTES >= 64
+  const auto high =
+      hn::Combine(d256, hn::LoadU(d128, blocks[3] + 8 * row), hn::LoadU(d128, blocks[2] + 8 * row));
+  return hn::Combine(D16(), high, low);
+#else
+  return low;
+#endif
+#else
+  return hn::LoadU(d128, blocks[0] + 8 * row);
+#endif
+}
+
+// Writes rows `row` and `row` + 1 of the blocks' samples: 8 bytes each, one block after the other.
+HWY_INLINE void StoreRows(V8 rows, uint8_t* const* out, size_t row, size_t stride) {
+  const hn::Full128<uint8_t> d128;
+  const hn::Full64<uint8_t> d64;
+  const auto store = [&](hn::Vec<decltype(d128)> v, uint8_t* to) HWY_ATTR {
+    hn::StoreU(hn::LowerHalf(d64, v), d64, to + row * stride);
+    hn::StoreU(hn::UpperHalf(d64, v), d64, to + (row + 1) * stride);
+  };
+#if HWY_MAX_BYTES >= 32
+  const hn::Full256<uint8_t> d256;
+  const auto store2 = [&](hn::Vec<decltype(d256)> v, uint8_t* const* to) HWY_ATTR {
+    store(hn::LowerHalf(d128, v), to[0]);
+    store(hn::UpperHalf(d128, v), to[1]);
+  };
+#if HWY_MAX_BYTES >= 64
+  store2(hn::LowerHalf(d256, rows), out);
+  store2(hn::UpperHalf(d256, rows), out + 2);
+#else
+  store2(rows, out);
+#endif
+#else
+  store(rows, out[0]);
+#endif
+}
+
+// Two 16-bit factors for PairMulAdd.
+HWY_INLINE V16 Factors(int even, int odd) {
+  const uint32_t both = static_cast<uint32_t>(odd) << 16 | (static_cast<uint32_t>(even) & 0xffff);
+  return hn::BitCast(D16(), hn::Set(D32(), static_cast<int32_t>(both)));
+}
+
+HWY_INLINE V32 MulPairs(V16 pairs, int even, int odd) {
+  return PairMulAdd(pairs, Factors(even, odd), hn::Zero(D32()));
+}
+
+struct DctHalf {
+  V32 out[8];
+};
+
+// Half of the columns of one pass: pairs of inputs are interleaved into 32-bit lanes.
+template <int kShift>
+HWY_INLINE DctHalf DctColumns(V16 sum04, V16 difference04, V16 pairs26, V16 pairs34, V16 pairs71,
+                              V16 pairs53) {
+  const D32 d32;
+  const V32 t3 = MulPairs(pairs26, kFix0541 + kFix0765, kFix0541);
+  const V32 t2 = MulPairs(pairs26, kFix0541, kFix0541 - kFix1847);
+  const V32 round = hn::Set(d32, 1 << (kShift - 1));
+  // Interleaved with zeros below: the value times 2^16.
+  const V32 t0 = hn::Add(hn::ShiftRight<3>(hn::BitCast(d32, sum04)), round);
+  const V32 t1 = hn::Add(hn::ShiftRight<3>(hn::BitCast(d32, difference04)), round);
+  const V32 even0 = hn::Add(t0, t3), even3 = hn::Sub(t0, t3);
+  const V32 even1 = hn::Add(t1, t2), even2 = hn::Sub(t1, t2);
+  const V32 y3 = MulPairs(pairs34, kFix1175 - kFix1961, kFix1175);
+  const V32 y4 = MulPairs(pairs34, kFix1175, kFix1175 - kFix0390);
+  const V32 odd0 = PairMulAdd(pairs71, Factors(-kFix0899, kFix1501 - kFix0899), y4);
+  const V32 odd1 = PairMulAdd(pairs53, Factors(-kFix2562, kFix3072 - kFix2562), y3);
+  const V32 odd2 = PairMulAdd(pairs53, Factors(kFix2053 - kFix2562, -kFix2562), y4);
+  const V32 odd3 = PairMulAdd(pairs71, Factors(kFix0298 - kFix0899, -kFix0899), y3);
+  const auto shift = [](V32 v) HWY_ATTR { return hn::ShiftRight<kShift>(v); };
+  return {{shift(hn::Add(even0, odd0)), shift(hn::Add(even1, odd1)), shift(hn::Add(even2, odd2)),
+           shift(hn::Add(even3, odd3)), shift(hn::Sub(even3, odd3)), shift(hn::Sub(even2, odd2)),
+           shift(hn::Sub(even1, odd1)), shift(hn::Sub(even0, odd0))}};
+}
+
+// One pass over the columns of the blocks, 8 rows in r.
+template <int kShift>
+HWY_INLINE void DctPass(V16 (&r)[8]) {
+  const D16 d;
+  const V16 zero = hn::Zero(d);
+  const V16 z3 = hn::Add(r[3], r[7]), z4 = hn::Add(r[1], r[5]);
+  const V16 sum = hn::Add(r[0], r[4]), difference = hn::Sub(r[0], r[4]);
+  const DctHalf low = DctColumns<kShift>(
+      hn::InterleaveLower(d, zero, sum), hn::InterleaveLower(d, zero, difference),
+      hn::InterleaveLower(d, r[2], r[6]), hn::InterleaveLower(d, z3, z4),
+      hn::InterleaveLower(d, r[7], r[1]), hn::InterleaveLower(d, r[5], r[3]));
+  const DctHalf high = DctColumns<kShift>(
+      hn::InterleaveUpper(d, zero, sum), hn::InterleaveUpper(d, zero, difference),
+      hn::InterleaveUpper(d, r[2], r[6]), hn::InterleaveUpper(d, z3, z4),
+      hn::InterleaveUpper(d, r[7], r[1]), hn::InterleaveUpper(d, r[5], r[3]));
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < 8; ++i) r[i] = hn::ReorderDemote2To(d, low.out[i], high.out[i]);
+}
+
+// Transposes the 8 x 8 values in each 128-bit block.
+HWY_INLINE void TransposeBlocks(V16 (&r)[8]) {
+  const D16 d;
+  const D32 d32;
+  const hn::ScalableTag<int64_t> d64;
+  V16 a[8];
+  HWY_UNROLL(4)
+  for (size_t i = 0; i < 4; ++i) {
+    a[2 * i] = hn::InterleaveLower(d, r[2 * i], r[2 * i + 1]);
+    a[2 * i + 1] = hn::InterleaveUpper(d, r[2 * i], r[2 * i + 1]);
+  }
+  V32 b[8];
+  HWY_UNROLL(2)
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t k = 0; k < 2; ++k) {
+      const V32 x = hn::BitCast(d32, a[4 * i + k]), y = hn::BitCast(d32, a[4 * i + k + 2]);
+      b[4 * i + 2 * k] = hn::InterleaveLower(d32, x, y);
+      b[4 * i + 2 * k + 1] = hn::InterleaveUpper(d32, x, y);
+    }
+  }
+  HWY_UNROLL(4)
+  for (size_t i = 0; i < 4; ++i) {
+    const auto x = hn::BitCast(d64, b[i]), y = hn::BitCast(d64, b[i + 4]);
+    r[2 * i] = hn::BitCast(d, hn::InterleaveLower(d64, x, y));
+    r[2 * i + 1] = hn::BitCast(d, hn::InterleaveUpper(d64, x, y));
+  }
+}
+
+HWY_INLINE void ClearBlock(int16_t* block) {
+  const hn::CappedTag<int16_t, 32> d;
+  for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::StoreU(hn::Zero(d), d, block + i);
+}
+
+void InverseDctImpl(const DctTask& task) {
+  const D16 d;
+  const V16 offset = hn::Set(d, 128);
+  for (uint32_t i = 0; i < task.num_blocks; i += kBlocks) {
+    int16_t* blocks[kBlocks];
+    uint8_t* out[kBlocks];
+    for (uint32_t k = 0; k < kBlocks; ++k) {  // the last vector may take the last block again
+      const uint32_t at = std::min(i + k, task.num_blocks - 1);
+      blocks[k] = task.blocks + at / task.per_mcu * task.mcu_step + at % task.per_mcu * 64;
+      out[k] = task.out + 8 * size_t{at};
+    }
+    V16 r[8];
+    HWY_UNROLL(8)
+    for (size_t y = 0; y < 8; ++y)
+      r[y] = hn::Mul(LoadRows(blocks, y), hn::LoadDup128(d, task.quantization + 8 * y));
+    for (size_t k = 0; k < kBlocks; ++k) ClearBlock(blocks[k]);
+    DctPass<11>(r);
+    TransposeBlocks(r);
+    DctPass<18>(r);
+    TransposeBlocks(r);
+    HWY_UNROLL(4)
+    for (size_t y = 0; y < 8; y += 2)
+      StoreRows(PackBytes(hn::SaturatedAdd(r[y], offset), hn::SaturatedAdd(r[y + 1], offset)), out,
+                y, task.stride);
+  }
+}
+
+// A vector of chroma for the even pixels and one for the odd ones, less the offset of 128.
+struct Chroma {
+  V16 even, odd;
+};
+
+HWY_INLINE V16 LoadSamples(const uint8_t* p) {
+  return hn::PromoteTo(D16(), hn::LoadU(hn::Half<D8>(), p));
+}
+
+enum class ChromaForm { kFull, kHalfWidth, kHalf };
+
+template <ChromaForm kForm>
+HWY_INLINE Chroma LoadChroma(const uint8_t* near, const uint8_t* far) {
+  const D16 d;
+  const V16 offset = hn::Set(d, 128);
+  if constexpr (kForm == ChromaForm::kFull) {
+    const V16 both = hn::BitCast(d, hn::LoadU(D8(), near));
+    const V16 odd =
+        hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(hn::RebindToUnsigned<D16>(), both)));
+    return {hn::Sub(hn::And(both, hn::Set(d, 255)), offset), hn::Sub(odd, offset)};
+  } else {
+    const auto triple = [](V16 v) HWY_ATTR { return hn::Add(v, hn::Add(v, v)); };
+    const auto column = [&](std::ptrdiff_t at) HWY_ATTR {
+      const V16 v = LoadSamples(near + at);
+      if constexpr (kForm == ChromaForm::kHalfWidth) return v;
+      return hn::Add(triple(v), LoadSamples(far + at));
+    };
+    constexpr int kShift = kForm == ChromaForm::kHalf ? 4 : 2;
+    constexpr int kEvenRound = kForm == ChromaForm::kHalf ? 8 : 1;
+    constexpr int kOddRound = kForm == ChromaForm::kHalf ? 7 : 2;
+    const V16 here = triple(column(0));
+    const V16 even = hn::Add(hn::Add(here, column(-1)), hn::Set(d, kEvenRound));
+    const V16 odd = hn::Add(hn::Add(here, column(1)), hn::Set(d, kOddRound));
+    return {hn::Sub(hn::ShiftRight<kShift>(even), offset),
+            hn::Sub(hn::ShiftRight<kShift>(odd), offset)};
+  }
+}
+
+struct Rgb {
+  V16 r, g, b;  // 0 to 255
+};
+
+HWY_INLINE Rgb ToRgb(V16 y, V16 cb, V16 cr) {
+  const D16 d;
+  const D32 d32;
+  const V16 one = hn::Set(d, 1);
+  const auto scaled = [&](V16 twice, int factor) HWY_ATTR {
+    return hn::ShiftRight<1>(
+        hn::Add(hn::MulHigh(twice, hn::Set(d, static_cast<int16_t>(factor))), one));
+  };
+  const V16 cb2 = hn::Add(cb, cb), cr2 = hn::Add(cr, cr);
+  const V16 r = hn::Add(hn::Add(y, cr), scaled(cr2, kRedOfCr));
+  const V16 b = hn::Add(hn::Add(y, cb2), scaled(cb2, kBlueOfCb));
+  const V16 factors = Factors(kGreenOfCb, kGreenOfCr);
+  const V32 half = hn::Set(d32, 32768);
+  const V32 low = PairMulAdd(hn::InterleaveLower(d, cb, cr), factors, half);
+  const V32 high = PairMulAdd(hn::InterleaveUpper(d, cb, cr), factors, half);
+  const V16 green = hn::ReorderDemote2To(d, hn::ShiftRight<16>(low), hn::ShiftRight<16>(high));
+  const V16 g = hn::Add(hn::Sub(y, cr), green);
+  const auto clamp = [&](V16 v)
+                         HWY_ATTR { return hn::Min(hn::Max(v, hn::Zero(d)), hn::Set(d, 255)); };
+  return {clamp(r), clamp(g), clamp(b)};
+}
+
+template <ChromaForm kForm>
+HWY_INLINE void ConvertRowOf(const ColorTask& t) {
+  const D8 d8;
+  const D16 d;
+  const hn::RebindToUnsigned<D16> du;
+  const size_t step = hn::Lanes(d8);
+  for (size_t x = 0; x < t.pixels; x += step) {
+    const size_t at = kForm == ChromaForm::kFull ? x : x / 2;
+    const Chroma cb = LoadChroma<kForm>(t.cb + at, t.cb_far + (t.cb_far ? at : 0));
+    const Chroma cr = LoadChroma<kForm>(t.cr + at, t.cr_far + (t.cr_far ? at : 0));
+    const V16 y = hn::BitCast(d, hn::LoadU(d8, t.y + x));
+    const Rgb even = ToRgb(hn::And(y, hn::Set(d, 255)), cb.even, cr.even);
+    const Rgb odd = ToRgb(hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(du, y))), cb.odd, cr.odd);
+    const auto join = [&](V16 a, V16 b)
+                          HWY_ATTR { return hn::BitCast(d8, hn::Or(a, hn::ShiftLeft<8>(b))); };
+    hn::StoreInterleaved3(join(even.r, odd.r), join(even.g, odd.g), join(even.b, odd.b), d8,
+                          t.rgb + 3 * x);
+  }
+}
+
+void ConvertColorRowImpl(const ColorTask& task) {
+  if (!task.halved) return ConvertRowOf<ChromaForm::kFull>(task);
+  if (!task.cb_far) return ConvertRowOf<ChromaForm::kHalfWidth>(task);
+  return ConvertRowOf<ChromaForm::kHalf>(task);
+}
+
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace headrace::codec
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace headrace::codec {
+
+HWY_EXPORT(DecodeEntropyImpl);
+HWY_EXPORT(InverseDctImpl);
+HWY_EXPORT(ConvertColorRowImpl);
+
+bool DecodeEntropy(const EntropyTask& task) {
+  return HWY_DYNAMIC_DISPATCH(DecodeEntropyImpl)(task);
+}
+void InverseDct(const DctTask& task) { HWY_DYNAMIC_DISPATCH(InverseDctImpl)(task); }
+void ConvertColorRow(const ColorTask& task) { HWY_DYNAMIC_DISPATCH(ConvertColorRowImpl)(task); }
+
+}  // namespace headrace::codec
+#endif  // HWY_ONCE

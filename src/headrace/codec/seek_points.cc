@@ -1,0 +1,235 @@
+#include "headrace/codec/seek_points.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "headrace/codec/destuff.h"
+#include "headrace/codec/huffman.h"
+#include "headrace/codec/jpeg_decoder.h"
+#include "headrace/codec/jpeg_frame.h"
+#include "headrace/codec/seek_record.h"
+
+namespace headrace::codec {
+namespace {
+
+// Zero bytes after each piece of the scan, and readable bytes after the last one: more than the
+// longest block takes, after which a position past the end is noticed.
+constexpr size_t kPadding = 32, kLastPadding = 512;
+
+// Entropy-coded data between two restart markers, without stuffing.
+struct Piece {
+  size_t begin = 0, end = 0;  // in the unstuffed bytes
+  size_t scan_begin = 0;      // in the scan
+  size_t first_stuffing = 0;  // place in the list of stuffings
+};
+
+// Largest magnitude of a dequantized DC coefficient that every form of libjpeg's inverse DCT takes
+// without overflow. No encoder comes near: 8-bit samples give 1024.
+constexpr int32_t kMaxDc = 8191;
+
+}  // namespace
+
+struct SeekPointBuilder::Rep {
+  HuffmanCache tables;
+  JpegDecoder reference;
+  JpegFrame frame;
+  AlignedBuffer raw;
+  std::vector<size_t> stuffings;  // places in `raw` before which a zero byte was left out
+  std::vector<Piece> pieces;
+  std::vector<SeekPoint> points;
+  std::array<const HuffmanTable*, 6> dc{}, ac{};  // of each block of an MCU
+  std::array<int32_t, 3> max_dc{};                // largest magnitude of a DC value, quantized
+
+  SeekRefusal Build(Bytes file, uint32_t crc32c, uint32_t spacing, std::string* record);
+
+ private:
+  SeekRefusal ReadHeader(Bytes file);
+  SeekRefusal SplitScan(Bytes file);
+  SeekRefusal WalkScan(uint32_t spacing);
+  // Reads one MCU at `bit` of `raw`; false when it is damaged.
+  bool WalkMcu(uint64_t end_bit, uint64_t* bit, std::array<int16_t, 3>* predictors) const;
+  bool SkipAc(const HuffmanTable& table, uint64_t* bit) const;
+  // `bit` of `raw`, counted in the scan's bytes as they are stored.
+  uint64_t StoredBit(const Piece& piece, uint64_t bit, size_t* next_stuffing) const;
+  uint64_t Window(uint64_t bit) const {
+    uint64_t bytes = __builtin_bswap64(LoadLittle<uint64_t>(raw.data() + bit / 8));
+    return bytes << (bit % 8);
+  }
+};
+
+SeekRefusal SeekPointBuilder::Rep::ReadHeader(Bytes file) {
+  SeekRefusal refusal = ReadJpegFrame(file, &frame);
+  if (refusal != SeekRefusal::kNone) return refusal;
+  refusal = reference.CompareFrame(file, frame);
+  if (refusal != SeekRefusal::kNone) return refusal;
+  for (uint32_t b = 0; b < frame.blocks_per_mcu; ++b) {
+    const JpegComponent& component = frame.components[frame.block_component[b]];
+    dc[b] = tables.Get(component.dc, /*dc=*/true);
+    ac[b] = tables.Get(component.ac, /*dc=*/false);
+    if (!dc[b] || !ac[b]) return SeekRefusal::kDamaged;
+    max_dc[frame.block_component[b]] =
+        kMaxDc / std::max<int32_t>(1, static_cast<uint16_t>(component.quantization[0]));
+  }
+  return SeekRefusal::kNone;
+}
+
+SeekRefusal SeekPointBuilder::Rep::SplitScan(Bytes file) {
+  pieces.clear();
+  stuffings.clear();
+  auto* scan = reinterpret_cast<const uint8_t*>(file.data()) + frame.scan_offset;
+  auto* end = reinterpret_cast<const uint8_t*>(file.data()) + file.size();
+  uint64_t mcus = uint64_t{frame.mcus_x} * frame.mcus_y;
+  uint64_t count = frame.restart_interval ? (mcus - 1) / frame.restart_interval + 1 : 1;
+  if (static_cast<size_t>(end - scan) > size_t{UINT32_MAX} / 8) return SeekRefusal::kTooLarge;
+  if (count > static_cast<size_t>(end - scan)) return SeekRefusal::kDamaged;
+  if (!raw.Reserve(static_cast<size_t>(end - scan) + count * kPadding + kLastPadding))
+    return SeekRefusal::kNoRecord;
+  auto* base = reinterpret_cast<uint8_t*>(raw.data());
+  uint8_t* out = base;
+  const uint8_t* in = scan;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (i > 0) {
+      bool restart = end - in >= 2 && in[0] == 0xff && in[1] == 0xd0 + (i - 1) % 8;
+      if (!restart) return SeekRefusal::kDamaged;
+      in += 2;
+    }
+    Piece piece;
+    piece.begin = static_cast<size_t>(out - base);
+    piece.scan_begin = static_cast<size_t>(in - scan);
+    piece.first_stuffing = stuffings.size();
+    Destuffed done = Destuff(in, end, out, [&](const uint8_t* at) {
+      stuffings.push_back(static_cast<size_t>(at - base));
+    });
+    in = done.read_end;
+    piece.end = static_cast<size_t>(done.write_end - base);
+    pieces.push_back(piece);
+    std::memset(done.write_end, 0, kPadding);
+    out = done.write_end + kPadding;
+  }
+  std::memset(out, 0, kLastPadding - kPadding);
+  return SeekRefusal::kNone;
+}
+
+bool SeekPointBuilder::Rep::SkipAc(const HuffmanTable& table, uint64_t* bit) const {
+  for (uint32_t k = 1; k < 64;) {
+    uint64_t window = Window(*bit);
+    uint32_t skip = table.skips[window >> (64 - HuffmanTable::kLookupBits)];
+    uint32_t advance = skip >> 8 & 0xff;
+    // Symbols beyond the end of the block are another table's: then one at a time.
+    bool ends = skip & HuffmanTable::kSkipEnds;
+    if ((skip & 0xff) && (k + advance < 64 || (k + advance == 64 && !ends))) {
+      *bit += skip & 0xff;
+      k += advance;
+      if (ends) return true;
+      continue;
+    }
+    HuffmanValue symbol = table.DecodeOne(window);
+    if (symbol.bits == 0) return false;
+    *bit += symbol.bits;
+    if (symbol.run == HuffmanTable::kEndOfBlock) return true;
+    k += symbol.run + 1;
+    if (k > 64) return false;
+  }
+  return true;
+}
+
+bool SeekPointBuilder::Rep::WalkMcu(uint64_t end_bit, uint64_t* bit,
+                                    std::array<int16_t, 3>* predictors) const {
+  for (uint32_t b = 0; b < frame.blocks_per_mcu; ++b) {
+    HuffmanValue symbol = dc[b]->DecodeOne(Window(*bit));
+    if (symbol.bits == 0) return false;
+    *bit += symbol.bits;
+    uint32_t c = frame.block_component[b];
+    int32_t value = (*predictors)[c] + symbol.value;
+    if (std::abs(value) > max_dc[c]) return false;
+    (*predictors)[c] = static_cast<int16_t>(value);
+    if (!SkipAc(*ac[b], bit) || *bit > end_bit) return false;
+  }
+  return true;
+}
+
+uint64_t SeekPointBuilder::Rep::StoredBit(const Piece& piece, uint64_t bit,
+                                          size_t* next_stuffing) const {
+  while (*next_stuffing < stuffings.size() && stuffings[*next_stuffing] <= bit / 8)
+    ++*next_stuffing;
+  uint64_t left_out = *next_stuffing - piece.first_stuffing;
+  return bit + 8 * (piece.scan_begin - piece.begin + left_out);
+}
+
+SeekRefusal SeekPointBuilder::Rep::WalkScan(uint32_t spacing) {
+  points.clear();
+  std::array<int16_t, 3> predictors{};
+  size_t next_piece = 0, next_stuffing = 0;
+  uint64_t bit = 0, left = 0;
+  Piece piece;
+  for (uint32_t row = 0; row < frame.mcus_y; ++row) {
+    for (uint32_t x = 0; x < frame.mcus_x; ++x, --left) {
+      if (left == 0) {
+        // Whole bytes before a restart marker would be damage to libjpeg.
+        if (next_piece > 0 && (bit + 7) / 8 != piece.end) return SeekRefusal::kDamaged;
+        piece = pieces[next_piece++];
+        next_stuffing = piece.first_stuffing;
+        bit = piece.begin * 8;
+        predictors = {};
+        left = frame.restart_interval ? frame.restart_interval : UINT64_MAX;
+      }
+      if (x % spacing == 0) points.push_back({StoredBit(piece, bit, &next_stuffing), predictors});
+      if (!WalkMcu(piece.end * 8, &bit, &predictors)) return SeekRefusal::kDamaged;
+    }
+  }
+  return SeekRefusal::kNone;
+}
+
+SeekRefusal SeekPointBuilder::Rep::Build(Bytes file, uint32_t crc32c, uint32_t spacing,
+                                         std::string* record) {
+  SeekRefusal refusal = ReadHeader(file);
+  if (refusal == SeekRefusal::kNone) refusal = SplitScan(file);
+  if (refusal == SeekRefusal::kNone) refusal = WalkScan(spacing);
+  if (refusal == SeekRefusal::kNone && !WriteSeekRecord(frame, crc32c, spacing, points, record))
+    refusal = SeekRefusal::kTooLarge;
+  return refusal;
+}
+
+SeekPointBuilder::SeekPointBuilder() : rep_(std::make_unique<Rep>()) {}
+SeekPointBuilder::~SeekPointBuilder() = default;
+SeekPointBuilder::SeekPointBuilder(SeekPointBuilder&&) noexcept = default;
+
+SeekRefusal SeekPointBuilder::Build(Bytes file, uint32_t crc32c, uint32_t spacing,
+                                    std::string* record) {
+  record->clear();
+  SeekRefusal refusal = SeekRefusal::kNotJpeg;
+  if (DetectImageFormat(file) == ImageFormat::kJpeg)
+    refusal = rep_->Build(file, crc32c, spacing, record);
+  bool stated = refusal != SeekRefusal::kNone && refusal != SeekRefusal::kNotJpeg &&
+                refusal != SeekRefusal::kNoRecord;
+  if (stated) WriteRefusal(refusal, record);
+  return refusal;
+}
+
+Result<SeekRecordInfo> ReadSeekRecordInfo(Bytes bytes) {
+  SeekRecord record;
+  SeekRefusal refusal = record.Open(bytes);
+  if (refusal == SeekRefusal::kNoRecord || refusal == SeekRefusal::kRecordForeign)
+    return Error(Code::kDataLoss, "{} bytes that are no record of seek points", bytes.size());
+  if (refusal == SeekRefusal::kRecordUnknown)
+    return Error(Code::kFailedPrecondition,
+                 "seek points of a newer version: update headrace, or index the dataset anew");
+  SeekRecordInfo info{refusal};
+  if (refusal != SeekRefusal::kNone) return info;
+  info.width = record.width();
+  info.height = record.height();
+  info.spacing = record.spacing();
+  info.num_points = uint64_t{record.rows()} * record.points_per_row();
+  return info;
+}
+
+std::string_view SeekRefusalName(SeekRefusal refusal) {
+  static constexpr std::array<std::string_view, kNumSeekRefusals> kNames = {
+      "seek_points", "not_jpeg",       "no_record",     "damaged",         "progressive",
+      "coding",      "color_space",    "sampling",      "non_interleaved", "tiny_chroma",
+      "too_large",   "record_unknown", "record_foreign"};
+  return kNames[static_cast<size_t>(refusal)];
+}
+
+}  // namespace headrace::codec
