@@ -24,7 +24,12 @@ WORKS = {
     "w3": "Open a dataset of small samples",
     "w4": "Pack a folder of files",
     "w5": "Cost per sample by the size of the dataset",
+    "w6": "JPEG codec alone, files in memory",
+    "w7": "Seek points: building them, and the images that have them",
+    "w8": "Resize alone, to 224 x 224 uint8",
 }
+LOADER_CORPORA = ("web", "dense", "large")  # of the train pipeline, w1
+CODEC_CORPORA = (*LOADER_CORPORA, "foreign")
 
 
 def interpreter(group: str) -> Path:
@@ -51,7 +56,7 @@ def is_installed(group: str) -> bool:
 class Job:
     """One process to run: a contender at a work, with its settings."""
 
-    work: str  # w1 ... w5
+    work: str  # w1 ... w5; the others have no jobs
     contender: str  # the name in the tables
     group: str  # which environment runs it; "headrace" is the repository's own
     program: str  # below bench/peers
@@ -60,6 +65,7 @@ class Job:
     workers: int = 2
     dtype: str = "float32"
     count: int = 0  # samples of the small dataset
+    corpus: str = "web"
 
     @property
     def variant(self) -> str:
@@ -67,7 +73,10 @@ class Job:
         if self.count:
             return f"{self.count:,} samples"
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
-        return f"{self.dtype}, {workers}" if self.work == "w1" else workers
+        if self.work != "w1":
+            return workers
+        corpus = "" if self.corpus == "web" else f"{self.corpus}: "
+        return f"{corpus}{self.dtype}, {workers}"
 
     @property
     def python(self) -> Path:
@@ -91,6 +100,7 @@ class Packing:
 # Folder below packed/ -> who makes it.
 PACKED_IMAGES = {
     "headrace": Packing(HEADRACE, "headrace_runner.py", "headrace"),
+    "headrace-plain": Packing(HEADRACE, "headrace_runner.py", "headrace-plain"),
     "webdataset": Packing("torch", "webdataset_runner.py", "webdataset"),
     "litdata": Packing("torch", "litdata_runner.py", "litdata"),
     "litdata-bytes": Packing("torch", "litdata_runner.py", "litdata-bytes"),
@@ -115,6 +125,8 @@ PACKED_SMALL = {
 # name, group, program, packed data
 _TRAINERS = (
     ("Headrace", HEADRACE, "headrace_runner.py", "headrace"),
+    ("Headrace, fast", HEADRACE, "headrace_runner.py", "headrace"),
+    ("Headrace, no seek points", HEADRACE, "headrace_runner.py", "headrace-plain"),
     ("FFCV", "ffcv", "ffcv_runner.py", "ffcv"),
     ("tf.data", "tf", "tfdata_runner.py", "tfrecord"),
     ("DALI on the CPU", "dali", "dali_runner.py", "webdataset"),
@@ -132,6 +144,7 @@ _PROGRAM_NAMES = {
     "DataLoader + Pillow": "dataloader-pillow",
     "DataLoader, plain files": "dataloader-files",
     "LitData, bytes": "litdata-bytes",
+    "Headrace, fast": "headrace-fast",
 }
 
 
@@ -140,14 +153,15 @@ def program_name(contender: str, packed: str) -> str:
     return _PROGRAM_NAMES.get(contender, packed)
 
 
-def train_jobs(verb: str = "train") -> list[Job]:
+def train_jobs(verb: str = "train", corpus: str = "web") -> list[Job]:
     """W1, or its honesty check, in both data types. Headrace also runs on one thread."""
     jobs = []
     for dtype in ("float32", "uint8"):
         for name, group, program, packed in _TRAINERS:
-            jobs.append(Job("w1", name, group, program, verb, packed, 2, dtype))
+            jobs.append(Job("w1", name, group, program, verb, packed, 2, dtype, corpus=corpus))
         if verb == "train":
-            jobs.append(Job("w1", *_TRAINERS[0][:3], verb, "headrace", 1, dtype))
+            ours = _TRAINERS[0]
+            jobs.append(Job("w1", *ours[:3], verb, "headrace", 1, dtype, corpus=corpus))
     return jobs
 
 

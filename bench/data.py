@@ -1,12 +1,20 @@
 #!/usr/bin/env python3
 """Makes the data that the benchmark works on, once, below one folder.
 
-    images/          4,000 JPEGs of about 500 x 375 in one sub-folder a photograph, 275 MB
-    packed/NAME/     the same images in the format of each contender
-    small/N/NAME/    N samples of 100 bytes in the format of each contender
+    CORPUS-N/images/        JPEGs, in sub-folders that are their labels
+    CORPUS-N/packed/NAME/   the same images in the format of each contender
+    small/N/NAME/           N samples of 100 bytes in the format of each contender
 
-The images are cut by examples/photos.py out of the photographs in Debian's wallpaper packages, which
-are unpacked into sources/ and not installed. The same seed gives the same images.
+The corpora:
+
+    web       4,000 images of about 500 x 375, 69 kB each, 275 MB
+    dense     2,000 of about 500 x 375 to 640 x 480, more than 110 kB each
+    large     300 of 1600 x 1200
+    foreign   some 1,700 that Pillow did not write
+
+The images are cut by examples/photos.py (web) and corpora.py out of the photographs in Debian's
+wallpaper packages, which are unpacked into sources/ and not installed. The same seed gives the same
+images.
 """
 
 from __future__ import annotations
@@ -16,6 +24,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from contenders import (
@@ -39,43 +48,68 @@ PACKAGES = (
     "lomiri-wallpapers-20.04",
 )
 SEED = 7
-IMAGES = 4000
 PACK_TIMEOUT_S = 1800
+
+# Corpus -> images of a campaign, and of a quick run. All of foreign is small enough for both.
+COUNTS = {"web": (4000, 256), "dense": (2000, 128), "large": (300, 32), "foreign": (0, 0)}
 
 
 class DataError(Exception):
     """The data cannot be made. The message says what is missing."""
 
 
+@dataclass(frozen=True)
+class Corpus:
+    """The images of one corpus, and where they lie."""
+
+    name: str
+    count: int  # 0: as many as there are
+    root: Path
+
+    @property
+    def images(self) -> Path:
+        """The folder of images; its sub-folders are the labels."""
+        return self.root / "images"
+
+    @property
+    def file_list(self) -> Path:
+        """A file that names each image, for programs that do not look for them."""
+        return self.root / "files.txt"
+
+
 class Data:
     """The benchmark's data below one folder; what is missing is made when it is asked for."""
 
-    def __init__(self, root: Path, images: int = IMAGES) -> None:
+    def __init__(self, root: Path, quick: bool = False) -> None:
         self.root = root.resolve()
-        self.count = images
-        self.set_root = self.root / f"images-{images}"
-        self.images = self.set_root / "images"
+        self.corpora = {}
+        for name, counts in COUNTS.items():
+            folder = f"{name}-{counts[quick]}" if counts[quick] else name
+            self.corpora[name] = Corpus(name, counts[quick], self.root / folder)
 
-    def prepare_images(self) -> None:
-        """Cut the images if they are not there yet."""
-        program = str(REPOSITORY / "examples" / "photos.py")
-        command = [str(python_with_pillow()), program, str(self.images), str(self.count)]
-        command += ["--seed", str(SEED), "--packages", ",".join(PACKAGES)]
-        command += ["--cache", str(self.root / "sources")]
-        if subprocess.run(command).returncode != 0:
-            raise DataError("the images of the benchmark could not be made; see the message above")
-        paths = sorted(str(path) for path in self.images.rglob("*.jpg"))
-        self.file_list().write_text("".join(path + "\n" for path in paths))
-
-    def file_list(self) -> Path:
-        """A file that names each image, for the floor."""
-        return self.set_root / "files.txt"
+    def prepare_images(self, name: str) -> None:
+        """Make the images of a corpus if they are not there yet."""
+        corpus = self.corpora[name]
+        corpus.root.mkdir(parents=True, exist_ok=True)
+        sources = str(self.root / "sources")
+        if name == "web":
+            program = REPOSITORY / "examples" / "photos.py"
+            command = [program, corpus.images, corpus.count, "--seed", SEED]
+            command += ["--packages", ",".join(PACKAGES), "--cache", sources]
+        else:
+            command = [BENCH / "corpora.py", name, corpus.images, "--cache", sources]
+            command += ["--count", corpus.count] if corpus.count else []
+        python = str(python_with_encoders() if name == "foreign" else python_with_pillow())
+        if subprocess.run([python, *map(str, command)]).returncode != 0:
+            raise DataError(f"the images of {name} could not be made; see the message above")
+        paths = sorted(str(path) for path in corpus.images.rglob("*.jpg"))
+        corpus.file_list.write_text("".join(path + "\n" for path in paths))
 
     def packed_folder(self, job: Job) -> Path:
         """Where the packed data lie that `job` reads."""
         if job.count:
             return self.root / "small" / str(job.count) / job.packed
-        return self.set_root / "packed" / job.packed
+        return self.corpora[job.corpus].root / "packed" / job.packed
 
     def prepare(self, job: Job) -> None:
         """Pack what `job` reads, unless that was done before. Raises RunError."""
@@ -84,8 +118,9 @@ class Data:
         if job.count:
             self._prepare_small(job.packed, job.count)
         else:
-            extra = ["--images", str(self.images), "--workers", "2", "--seconds", "0"]
-            target = self.set_root / "packed" / job.packed
+            corpus = self.corpora[job.corpus]
+            extra = ["--images", str(corpus.images), "--workers", "2", "--seconds", "0"]
+            target = corpus.root / "packed" / job.packed
             self._make(PACKED_IMAGES[job.packed], "pack", target, extra)
 
     def _prepare_small(self, name: str, count: int) -> None:
@@ -112,7 +147,7 @@ class Data:
 
     def _is_outdated(self, note: Path, packing: Packing) -> bool:
         """Whether the images or the program that packed them have changed since `note` was written."""
-        made_from = [self.set_root / "images.json"]
+        made_from = [note.parent.parent / "images.json"]
         if packing.group == HEADRACE:
             made_from.append(interpreter(HEADRACE).parent / "headrace")
         made = note.stat().st_mtime
@@ -121,7 +156,7 @@ class Data:
 
 def python_with_pillow() -> Path:
     """An interpreter that has Pillow, among those that the set-up made."""
-    for group in ("torch", HEADRACE, "ffcv", "any"):
+    for group in ("images", "torch", HEADRACE, "ffcv", "any"):
         python = interpreter(group)
         if (
             python.exists()
@@ -129,16 +164,23 @@ def python_with_pillow() -> Path:
             == 0
         ):
             return python
-    raise DataError("no Python with Pillow found; run bench/peers/setup torch first")
+    raise DataError("no Python with Pillow found; run bench/peers/setup images first")
+
+
+def python_with_encoders() -> Path:
+    """An interpreter with the encoders that are not Pillow's, or at least with Pillow."""
+    return interpreter("images") if is_installed("images") else python_with_pillow()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--data", type=Path, default=BENCH / ".data")
-    parser.add_argument("--images", type=int, default=IMAGES)
+    parser.add_argument("--corpora", default=",".join(COUNTS), help="by commas")
+    parser.add_argument("--quick", action="store_true", help="few images of each")
     args = parser.parse_args()
     try:
-        Data(args.data, args.images).prepare_images()
+        for name in args.corpora.split(","):
+            Data(args.data, args.quick).prepare_images(name)
     except DataError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

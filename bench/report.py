@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-from contenders import WORKS
+import codec_report
+from contenders import LOADER_CORPORA, WORKS
 
 DTYPES = ("float32", "uint8")
 BUSY = 0.2  # cores that other work may use before a row is marked
@@ -39,6 +40,7 @@ _COLUMNS: dict[str, list[tuple[str, str, str]]] = {
         ("samples/s", "per_s", ",.0f"),
         ("memory above imports, MB", "pss_mb", ",.0f"),
     ],
+    "w8": [("images per CPU-second", "per_cpu_s", ",.0f"), ("images/s", "per_s", ",.0f")],
 }
 _LESS_IS_BETTER = ("first_s", "cpu_us")
 
@@ -86,9 +88,13 @@ def _sorted(rows: list[dict], key: str) -> list[dict]:
 
 
 def _reference(rows: list[dict], row: dict, key: str) -> dict | None:
-    """The Headrace row that `row` is compared with: of the same settings, or else the best one."""
+    """The Headrace row that `row` is compared with: of the same settings, or else the best one.
+
+    The row with default settings is called Headrace and goes first.
+    """
     ours = [other for other in _sorted(rows, key) if other["contender"].startswith("Headrace")]
     ours = [other for other in ours if key in other and not other["contender"].endswith("durable")]
+    ours.sort(key=lambda other: other["contender"] != "Headrace")
     same = [other for other in ours if other["variant"] == row["variant"]]
     return next(iter(same or ours), None)
 
@@ -163,6 +169,29 @@ def _heading(campaign: dict) -> list[str]:
     return lines
 
 
+def _work_tables(work: str, rows: list[dict], floors: dict[str, float]) -> list[str]:
+    """What follows the heading of a work."""
+    if work == "w1":
+        return _train_tables(rows, floors)
+    if work == "w6":
+        return codec_report.codec_tables(rows, _cell)
+    if work == "w7":
+        return codec_report.points_tables(rows, _cell)
+    return _table(rows, work)
+
+
+def _train_tables(rows: list[dict], floors: dict[str, float]) -> list[str]:
+    """W1: a table for each corpus and data type. The floor is that of the usual corpus."""
+    lines = []
+    for corpus in LOADER_CORPORA:
+        for dtype in DTYPES:
+            start = dtype if corpus == "web" else f"{corpus}: {dtype}"
+            part = [row for row in rows if row["variant"].startswith(start)]
+            floor = floors.get(dtype) if corpus == "web" else None
+            lines += _table(part, "w1", floor) if part else []
+    return lines
+
+
 def render(campaign: dict) -> str:
     """The Markdown page of a campaign."""
     rows = summarize(campaign["runs"])
@@ -175,13 +204,7 @@ def render(campaign: dict) -> str:
         of_work = [row for row in rows if row["work"] == work]
         if not of_work:
             continue
-        lines += [f"## {title}", ""]
-        if work != "w1":
-            lines += _table(of_work, work)
-            continue
-        for dtype in DTYPES:
-            part = [row for row in of_work if row["variant"].startswith(dtype)]
-            lines += _table(part, work, floors.get(dtype)) if part else []
+        lines += [f"## {title}", "", *_work_tables(work, of_work, floors)]
     if campaign["left_out"]:
         lines += ["Left out: " + ", ".join(campaign["left_out"]) + ".", ""]
     return "\n".join(lines)
@@ -217,6 +240,7 @@ def overview(campaign: dict) -> str:
         ]
         part = _sorted(part, key)
         ours = [row for row in part if row["contender"].startswith("Headrace")]
+        ours.sort(key=lambda row: row["contender"] != "Headrace")  # default settings first
         peers = [
             row
             for row in part

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+import codec
 import report
 
 MACHINE = {"processor": "test", "cores": 2, "memory_gib": 8, "system": "none"}
@@ -87,6 +88,46 @@ def test_limits_are_not_peers_in_the_overview() -> None:
     )
     assert "100 (MDS) | 2.0 x" in table
     assert "GNU tar" not in table
+
+
+def test_peers_are_compared_with_the_default_settings_not_with_the_fastest() -> None:
+    runs = campaign(
+        run("w1", "Headrace", "float32, 2 workers", per_cpu_s=3000),
+        run("w1", "Headrace, fast", "float32, 2 workers", per_cpu_s=4000),
+        run("w1", "MDS", "float32, 2 workers", per_cpu_s=1000),
+        run("w1", "MDS", "dense: float32, 2 workers", per_cpu_s=7000),
+    )
+    assert [row[-1] for row in rows_of(report.render(runs), "MDS")] == ["3.00 x", ""]
+    assert "| 3,000 | 1,000 (MDS) | 3.0 x |" in report.overview(runs)
+
+
+def program_result(**refusals: int) -> dict:
+    measured = {"samples": 100, "failed": 0, "cpu_s": 1.0, "wall_s": 1.0, "per_s": 100.0}
+    variants = {
+        name: {**measured, "per_cpu_s": 250.0, "from_seek_points": 80}
+        for name in (*codec.CONTENDERS, codec.BUILDING)
+    }
+    variants[codec.UNIT] = {**measured, "per_cpu_s": 100.0, "from_seek_points": 0}
+    variants["fast"] = {"missing": "no such thing"}
+    sizes = {"files": 100, "left_out": 0, "image_bytes": 5_000_000, "record_bytes": 50_000}
+    return {**sizes, "refusals": refusals, "variants": variants}
+
+
+def test_the_codec_is_compared_with_the_unit_of_the_same_run() -> None:
+    rows, missing = codec.rows_of(program_result(none=100), "web, 1 thread", 0.0)
+    assert missing == ["Headrace, fast (no such thing)"]
+    page = report.render(campaign(*(run(*row[:3], **row[3]) for row in rows)))
+    (exact,) = rows_of(page, "Headrace, exact |")
+    assert exact[1:5] == ["250", "100", "2.50", "80.0%"]
+
+
+def test_shares_of_seek_points_count_baseline_images_apart() -> None:
+    refusals = {"none": 90, "progressive": 8, "sampling": 2}
+    rows, _ = codec.rows_of(program_result(**refusals), "web, 1 thread", 0.0)
+    page = report.render(campaign(*(run(*row[:3], **row[3]) for row in rows)))
+    (row,) = rows_of(page, "web, 1 thread | 250")
+    assert row[3:8] == ["1.00%", "100", "50.0", "90.0%", "97.8%"]
+    assert "Without seek points in web: progressive 8, sampling 2." in page
 
 
 @pytest.mark.parametrize("old", ["", "\nOLD\n<!-- /table -->"])

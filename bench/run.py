@@ -20,6 +20,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import codec
 import contenders
 import honesty
 import limits
@@ -29,7 +30,6 @@ from data import Data, DataError
 from harness import RunError, run_program
 
 RUN_TIMEOUT_S = 600
-QUICK_IMAGES = 256
 SMALL_COUNTS = [1_000_000, 10_000_000]
 SCALE_COUNTS = [10_000, 100_000, 1_000_000, 10_000_000]
 QUICK_COUNTS = [20_000, 40_000]
@@ -37,7 +37,12 @@ QUICK_COUNTS = [20_000, 40_000]
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--only", default="w1,w2,w3,w4,w5", help="works, by commas")
+    parser.add_argument("--only", default=",".join(contenders.WORKS), help="works, by commas")
+    parser.add_argument(
+        "--corpora",
+        default=",".join(contenders.CODEC_CORPORA),
+        help="of the train pipeline and the codec, by commas",
+    )
     parser.add_argument("--contenders", default="", help="only these names, by commas")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
@@ -59,6 +64,11 @@ def arguments() -> argparse.Namespace:
         parser.error(
             f"no such work: {', '.join(sorted(unknown))}; there are {', '.join(contenders.WORKS)}"
         )
+    args.corpora = args.corpora.split(",")
+    unknown = set(args.corpora) - set(contenders.CODEC_CORPORA)
+    if unknown:
+        known = ", ".join(contenders.CODEC_CORPORA)
+        parser.error(f"no such corpus: {', '.join(sorted(unknown))}; there are {known}")
     if args.quick:
         args.repeats, args.seconds = 1, 0.3
     return args
@@ -68,7 +78,8 @@ def planned_jobs(args: argparse.Namespace) -> list[Job]:
     """What is to be run once per repeat, in order."""
     jobs = []
     if "w1" in args.works:
-        jobs += contenders.train_jobs()
+        for corpus in contenders.LOADER_CORPORA:
+            jobs += contenders.train_jobs(corpus=corpus) if corpus in args.corpora else []
     if "w2" in args.works:
         jobs += contenders.raw_jobs()
     if "w3" in args.works:
@@ -78,6 +89,14 @@ def planned_jobs(args: argparse.Namespace) -> list[Job]:
     if "w5" in args.works:
         jobs += contenders.scale_jobs(QUICK_COUNTS if args.quick else SCALE_COUNTS)
     return chosen(args, jobs)
+
+
+def needed_corpora(args: argparse.Namespace) -> list[str]:
+    """The corpora that the works of this run read. The limits are those of the usual one."""
+    needed = {"web"}
+    if {"w1", "w6", "w7"} & set(args.works):
+        needed |= set(args.corpora)
+    return [name for name in contenders.CODEC_CORPORA if name in needed]
 
 
 def chosen(args: argparse.Namespace, jobs: list[Job]) -> list[Job]:
@@ -127,7 +146,8 @@ def run_job(job: Job, data: Data, seconds: float) -> dict:
     command = [str(job.python), str(PEERS / job.program), job.verb, program]
     command += ["--packed", str(packed), "--workers", str(job.workers), "--dtype", job.dtype]
     command += ["--seconds", str(seconds)]
-    command += ["--count", str(job.count)] if job.count else ["--images", str(data.images)]
+    images = str(data.corpora[job.corpus].images)
+    command += ["--count", str(job.count)] if job.count else ["--images", images]
     return run_program(command, RUN_TIMEOUT_S)
 
 
@@ -150,6 +170,9 @@ def record(runs: list[dict], work: str, contender: str, variant: str, measure) -
         keys = (
             "per_cpu_s",
             "per_s",
+            "of_unit",
+            "record_share",
+            "seekable_baseline_share",
             "gb_per_s",
             "first_s",
             "random_read_us",
@@ -166,13 +189,14 @@ def record(runs: list[dict], work: str, contender: str, variant: str, measure) -
 
 def measure_limits(runs: list[dict], floor: Path, data: Data, seconds: float) -> None:
     """The limits of the machine, once."""
+    file_list = data.corpora["web"].file_list
     for name in limits.FLOOR_MODES:
         record(
             runs,
             "limit",
             "floor",
             name,
-            lambda name=name: limits.measure_floor(floor, name, data.file_list(), seconds),
+            lambda name=name: limits.measure_floor(floor, name, file_list, seconds),
         )
     for name in limits.RATES:
         record(
@@ -182,6 +206,38 @@ def measure_limits(runs: list[dict], floor: Path, data: Data, seconds: float) ->
             name,
             lambda name=name: limits.measure_rate(floor, name, data.root, seconds),
         )
+
+
+def measure_codec(runs: list[dict], program: Path, args: argparse.Namespace, data: Data) -> set:
+    """W6 and W7, once. Returns the contenders that this build of Headrace lacks."""
+    lacking: set[str] = set()
+    for name in args.corpora:
+        for threads in codec.thread_counts():
+            try:
+                corpus = data.corpora[name]
+                rows, missing = codec.measure(program, corpus, threads, args.seconds)
+            except RunError as error:
+                variant = codec.variant_name(name, threads)
+                record(runs, "w6", "Headrace", variant, lambda error=error: fail(error))
+                continue
+            lacking |= set(missing)
+            for work, contender, variant, result in rows:
+                if work in args.works:
+                    record(runs, work, contender, variant, lambda result=result: result)
+    return lacking
+
+
+def fail(error: RunError) -> dict:
+    """Raises what a program failed with, as the measuring of a row."""
+    raise error
+
+
+def measure_resize(runs: list[dict], program: Path, args: argparse.Namespace, data: Data) -> None:
+    """W8, once."""
+    commands = codec.resizers(program, data.corpora["web"], args.seconds)
+    for contender, command in commands.items():
+        measure = lambda command=command: run_program(command, RUN_TIMEOUT_S)  # noqa: E731
+        record(runs, "w8", contender, "1 thread", measure)
 
 
 def commit_name() -> str:
@@ -217,10 +273,12 @@ def write_pages(args: argparse.Namespace, campaign: dict) -> None:
 
 def run_campaign(args: argparse.Namespace, data: Data) -> int:
     jobs, left_out = runnable(planned_jobs(args), data)
+    works = set(args.works)
     if args.prepare:
         print("bench: the data are ready; left out: " + (", ".join(left_out) or "nothing"))
         return 0
     floor = None if args.no_limits else limits.build_floor()
+    program = codec.build_program() if works & {"w6", "w7", "w8"} else None
     campaign = {
         "date": datetime.date.today().isoformat(),
         "commit": commit_name(),
@@ -242,6 +300,11 @@ def run_campaign(args: argparse.Namespace, data: Data) -> int:
                 job.variant,
                 lambda job=job: run_job(job, data, args.seconds),
             )
+        if works & {"w6", "w7"}:
+            lacking = measure_codec(campaign["runs"], program, args, data)
+            campaign["left_out"] = sorted({*left_out, *lacking})
+        if "w8" in works:
+            measure_resize(campaign["runs"], program, args, data)
         shutil.rmtree(pack_target(data), ignore_errors=True)
         campaign["repeats"] = repeat + 1
         write_results(args, campaign)  # a campaign that is stopped keeps the repeats it has done
@@ -251,8 +314,9 @@ def run_campaign(args: argparse.Namespace, data: Data) -> int:
 def run_check(args: argparse.Namespace, data: Data) -> int:
     """The honesty check. Returns the exit code."""
     jobs, left_out = runnable(chosen(args, contenders.train_jobs("check")), data)
-    floor = run_program([str(limits.build_floor()), "check", str(data.file_list())], RUN_TIMEOUT_S)
-    folders = sorted(path for path in data.images.iterdir() if path.is_dir())
+    corpus = data.corpora["web"]
+    floor = run_program([str(limits.build_floor()), "check", str(corpus.file_list)], RUN_TIMEOUT_S)
+    folders = sorted(path for path in corpus.images.iterdir() if path.is_dir())
     label_sum = sum(rank * len(list(folder.iterdir())) for rank, folder in enumerate(folders))
     print(f"  {'floor':26} {'':8} images {floor['samples']}  means {floor['channel_means']}")
     bad = 0
@@ -278,9 +342,10 @@ def main() -> int:
     if args.render:
         write_pages(args, json.loads(args.render.read_text()))
         return 0
-    data = Data(args.data, QUICK_IMAGES if args.quick else 4000)
+    data = Data(args.data, args.quick)
     try:
-        data.prepare_images()
+        for corpus in ["web"] if args.check else needed_corpora(args):
+            data.prepare_images(corpus)
         return run_check(args, data) if args.check else run_campaign(args, data)
     except (DataError, RuntimeError) as error:
         print(f"bench: {error}", file=sys.stderr)

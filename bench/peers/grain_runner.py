@@ -59,9 +59,7 @@ def decode_step(is_check: bool, dtype: str):
         def random_map(self, record: bytes, generator):
             label = int.from_bytes(record[:LABEL_BYTES], "little")
             image = Image.open(io.BytesIO(record[LABEL_BYTES:])).convert("RGB")
-            box = (
-                center_box(*image.size) if is_check else random_box(*image.size, generator)
-            )
+            box = center_box(*image.size) if is_check else random_box(*image.size, generator)
             image = image.resize((SIZE, SIZE), Image.Resampling.BILINEAR, box=box)
             pixels = numpy.asarray(image)
             if not is_check and generator.random() < 0.5:

@@ -1,8 +1,10 @@
 """Headrace itself: a contender like the others.
 
 headrace            pack: without waiting for the disk, as all the others
+headrace-plain      pack: without seek points
 headrace-durable    pack: as a user gets it, everything on the disk before it returns
 headrace-index      small: tar shards indexed where they lie
+headrace-fast       train: images are resized before their colours are converted
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ def train(args) -> None:
     if args.is_check:
         image = transforms.imagenet_eval(SIZE, short_side=SIZE, dtype=args.dtype)
     else:
-        image = transforms.imagenet_train(SIZE, dtype=args.dtype)
+        quality = {"quality": "fast"} if args.contender == "headrace-fast" else {}
+        image = transforms.imagenet_train(SIZE, dtype=args.dtype, **quality)
     dataset = headrace.open(args.packed)
     with dataset.loader(
         batch_size=args.batch_size,
@@ -90,6 +93,8 @@ def pack(args) -> None:
     options += ["--shard-samples", SAMPLES_PER_SHARD]
     if args.contender != "headrace-durable":
         options.append("--no-fsync")
+    if args.contender == "headrace-plain":
+        options.append("--seek-points=off")
 
     def write(files, folder) -> None:
         call_program("pack", *options, args.images, folder / "set")

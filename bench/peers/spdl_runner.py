@@ -78,7 +78,7 @@ class BatchLoader:
 
 def train(args) -> None:
     import numpy  # noqa: F401  counted as an import
-    import spdl.io
+    import spdl.io  # noqa: F401
     from spdl.pipeline import PipelineBuilder
 
     imports_done()
