@@ -29,6 +29,9 @@ const std::vector<std::shared_ptr<const Transform>>& Transforms() {
           {"op": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.2, 0.2, 0.2]}]})"),
       Make(R"({"type": "image", "dtype": "float16", "layout": "NHWC", "max_pixels": 262144, "ops": [
           {"op": "resize", "short_side": 20}, {"op": "center_crop", "size": [16, 40]}]})"),
+      Make(R"({"type": "image", "max_pixels": 262144, "exif_orientation": "ignore", "ops": [
+          {"op": "resize", "size": [9, 11]}, {"op": "color_jitter", "contrast": [0, 2], "hue": [-0.5, 0.5]},
+          {"op": "random_grayscale", "p": 0.5}, {"op": "gaussian_blur", "kernel_size": 5}]})"),
       Make(
           R"({"type": "image", "channels": 1, "max_pixels": 262144, "ops": [{"op": "center_crop", "size": [50, 50]}]})")};
   return transforms;

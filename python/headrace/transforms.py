@@ -144,6 +144,49 @@ def random_horizontal_flip(p: float = 0.5) -> Op:
     return {"op": "random_horizontal_flip", "p": p}
 
 
+def color_jitter(
+    brightness: float | Sequence[float] = 0,
+    contrast: float | Sequence[float] = 0,
+    saturation: float | Sequence[float] = 0,
+    hue: float | Sequence[float] = 0,
+    *,
+    p: float = 1.0,
+) -> Op:
+    """Change the colours at random, as torchvision's ``ColorJitter`` on a PIL image does.
+
+    A number x stands for factors from max(0, 1 - x) to 1 + x (for ``hue``: shifts from -x to x, in
+    turns, at most 0.5); a pair gives the limits themselves. The four come in random order. With
+    probability 1 - ``p`` nothing happens (torchvision's ``RandomApply``).
+    """
+    return {
+        "op": "color_jitter",
+        "brightness": _around(brightness, 1.0),
+        "contrast": _around(contrast, 1.0),
+        "saturation": _around(saturation, 1.0),
+        "hue": _around(hue, 0.0),
+        "p": p,
+    }
+
+
+def random_grayscale(p: float = 0.1) -> Op:
+    """Give all channels the luma, with probability ``p``."""
+    return {"op": "random_grayscale", "p": p}
+
+
+def gaussian_blur(
+    kernel_size: int, sigma: float | Sequence[float] = (0.1, 2.0), *, p: float = 1.0
+) -> Op:
+    """Blur with probability ``p``, with a ``sigma`` drawn from between the limits.
+
+    Args:
+        kernel_size: pixels of the filter on each axis; odd, at most 255.
+        sigma: limits of the standard deviation in pixels, or the one to use.
+        p: probability (torchvision's ``RandomApply``).
+    """
+    limits = [sigma, sigma] if isinstance(sigma, int | float) else list(sigma)
+    return {"op": "gaussian_blur", "kernel_size": kernel_size, "sigma": limits, "p": p}
+
+
 def normalize(mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAGENET_STD) -> Op:
     """Subtract ``mean`` and divide by ``std`` (of values scaled to 0..1), one number a channel."""
     return {"op": "normalize", "mean": list(mean), "std": list(std)}
@@ -203,6 +246,14 @@ def python(function: Callable[..., Any], *, seeded: bool = False) -> PythonTrans
 
 def _normalize_floats(dtype: str) -> list[Op]:
     return [] if dtype == "uint8" else [normalize()]
+
+
+def _around(value: float | Sequence[float], center: float) -> list[float]:
+    """Return the limits that torchvision makes of a number."""
+    if not isinstance(value, int | float):
+        return list(value)
+    least = center - value
+    return [max(0.0, least) if center else least, center + value]
 
 
 def _size(size: int | Sequence[int]) -> list[int]:

@@ -103,6 +103,26 @@ TEST_F(Allocation, NonePerSequentialJpeg) {
   EXPECT_EQ(Steady(kTrain, files), 0u);
 }
 
+TEST_F(Allocation, NonePerAugmentedImage) {
+  std::string json = kTrain;
+  json.insert(json.find(R"({"op": "normalize")"),
+              R"({"op": "color_jitter", "brightness": [0.5, 1.5], "contrast": [0.5, 1.5],
+      "saturation": [0.5, 1.5], "hue": [-0.1, 0.1]}, {"op": "random_grayscale", "p": 0.2},
+      {"op": "gaussian_blur", "kernel_size": 9, "p": 0.5}, )");
+  JpegOptions options;
+  EXPECT_EQ(Steady(json, {EncodeJpeg(MakePixels(300, 200, 3, 1), options)}), 0u);
+}
+
+TEST_F(Allocation, NonePerTurnedImage) {
+  JpegOptions options;
+  std::string file = EncodeJpeg(MakePixels(300, 200, 3, 1), options);
+  file.insert(2, std::string("\xff\xe1\0\x22"
+                             "Exif\0\0MM\0*\0\0\0\x08\0\x01"
+                             "\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0",
+                             36));
+  EXPECT_EQ(Steady(kTrain, {file}), 0u);
+}
+
 TEST_F(Allocation, NonePerLabel) {
   EXPECT_EQ(Steady(R"({"type": "label"})", {"7\n", "true", " 12 "}), 0u);
   EXPECT_EQ(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace headrace::codec {
 namespace {
@@ -25,6 +26,10 @@ Rect CentralCrop(const CropDistribution& d, uint32_t width, uint32_t height) {
   auto cw = static_cast<uint32_t>(std::clamp(w, 1.0, static_cast<double>(width)));
   auto ch = static_cast<uint32_t>(std::clamp(h, 1.0, static_cast<double>(height)));
   return {(width - cw) / 2, (height - ch) / 2, cw, ch};
+}
+
+double DrawFrom(KeyedRandom* random, const Range& range) {
+  return range.min + (range.max - range.min) * random->NextDouble();
 }
 
 }  // namespace
@@ -88,6 +93,22 @@ Rect DrawResizedCrop(KeyedRandom random, const CropDistribution& d, uint32_t wid
     return {left, top, cw, ch};
   }
   return CentralCrop(d, width, height);
+}
+
+ColorJitterDraw DrawColorJitter(KeyedRandom random, double p, const std::array<Range, 4>& ranges) {
+  ColorJitterDraw draw;
+  draw.applied = random.NextDouble() < p;
+  draw.order = {0, 1, 2, 3};
+  for (size_t i = 3; i > 0; --i) std::swap(draw.order[i], draw.order[random.NextBelow(i + 1)]);
+  for (size_t i = 0; i < 4; ++i) draw.factors[i] = DrawFrom(&random, ranges[i]);
+  return draw;
+}
+
+BlurDraw DrawBlur(KeyedRandom random, double p, const Range& sigma) {
+  BlurDraw draw;
+  draw.applied = random.NextDouble() < p;
+  draw.sigma = DrawFrom(&random, sigma);
+  return draw;
 }
 
 }  // namespace headrace::codec

@@ -3,6 +3,7 @@
 // order are used, no mathematical library. Pure, safe from any thread.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,5 +31,25 @@ KeyedRandom OpRandom(const DrawKey& key, uint64_t op_index);
 // Draws torchvision's RandomResizedCrop rectangle of a width x height image (both > 0).
 Rect DrawResizedCrop(KeyedRandom random, const CropDistribution& distribution, uint32_t width,
                      uint32_t height);
+
+struct Range {
+  double min = 0.0, max = 0.0;
+};
+
+// torchvision's ColorJitter: whether it is applied, in which order its four adjustments come
+// (0 brightness, 1 contrast, 2 saturation, 3 hue), and the factor of each.
+struct ColorJitterDraw {
+  bool applied = false;
+  std::array<uint8_t, 4> order{};
+  std::array<double, 4> factors{};
+};
+ColorJitterDraw DrawColorJitter(KeyedRandom random, double p, const std::array<Range, 4>& ranges);
+
+// Whether a blur is applied, and its sigma.
+struct BlurDraw {
+  bool applied = false;
+  double sigma = 0.0;
+};
+BlurDraw DrawBlur(KeyedRandom random, double p, const Range& sigma);
 
 }  // namespace headrace::codec

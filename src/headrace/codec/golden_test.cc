@@ -31,7 +31,10 @@ void CheckCase(const Json& c, Scratch* scratch) {
   ASSERT_TRUE(transform.ok()) << transform.status().ToString();
   std::vector<std::byte> out((*transform)->output().bytes());
   ASSERT_EQ(out.size(), want->data.size());
-  Status status = (*transform)->Apply(AsBytes(file), {}, {}, scratch, out);
+  DrawKey key;
+  if (const Json* words = c.Find("key"))
+    key = {words->items()[0].AsUint(), words->items()[1].AsUint(), words->items()[2].AsUint()};
+  Status status = (*transform)->Apply(AsBytes(file), {}, key, scratch, out);
   ASSERT_TRUE(status.ok()) << status.ToString();
   int worst = 0;
   size_t different = 0;

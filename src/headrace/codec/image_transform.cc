@@ -6,9 +6,11 @@
 #include <array>
 #include <optional>
 
+#include "headrace/codec/augmentation.h"
 #include "headrace/codec/description.h"
 #include "headrace/codec/draws.h"
 #include "headrace/codec/image_decoder.h"
+#include "headrace/codec/pixel_ops.h"
 #include "headrace/codec/resize.h"
 #include "headrace/codec/scratch.h"
 
@@ -32,6 +34,7 @@ struct ImageOps {
   std::optional<Size> center_crop;
   std::optional<double> flip_probability;
   uint64_t flip_index = 0;
+  std::vector<Augmentation> augmentations;
   std::vector<double> mean, std;
   ExifOrientation exif = ExifOrientation::kApply;
   uint64_t max_pixels = kDefaultMaxPixels;
@@ -55,13 +58,34 @@ void CenterAxis(uint32_t have, uint32_t want, AxisPlan* plan, uint32_t* border) 
   plan->count = want;
 }
 
+// Writes 8-bit planes as `format` says. `row` holds a row of the image.
+void WritePlanes(const Planes& image, const OutputFormat& f, uint8_t* row, std::byte* out) {
+  const size_t width = image.width, channels = image.channels, element = DTypeBytes(f.dtype);
+  for (size_t y = 0; y < image.height && f.channels_last; ++y) {
+    for (size_t c = 0; c < channels; ++c)
+      for (size_t x = 0; x < width; ++x)
+        row[x * channels + c] = image.data[c * image.plane_bytes() + y * width + x];
+    ConvertRow(row, width * channels, f.mul.data(), f.add.data(), f.dtype,
+               out + y * width * channels * element);
+  }
+  for (size_t i = 0; i < channels * image.height && !f.channels_last; ++i) {
+    size_t c = i / image.height;
+    ConvertRow(image.data + i * width, width, f.mul.data() + c * width, f.add.data() + c * width,
+               f.dtype, out + i * width * element);
+  }
+}
+
 class ImageTransform : public Transform {
  public:
   ImageTransform(TensorSpec spec, ImageOps ops, OutputFormat format)
       : spec_(std::move(spec)),
         ops_(std::move(ops)),
         format_(std::move(format)),
-        bytes_(spec_.bytes()) {}
+        planar_format_(format_),
+        bytes_(spec_.bytes()) {
+    planar_format_.dtype = DType::kUint8;
+    planar_format_.channels_last = false;
+  }
 
   const TensorSpec& output() const override { return spec_; }
 
@@ -85,7 +109,7 @@ class ImageTransform : public Transform {
     HR_ASSIGN_OR_RETURN(PixelView view,
                         DecodeOpenedImage(encoded, info, region, format_.channels == 1, rep));
     clock.Lap(Stage::kDecode, encoded.size());
-    Status status = rep->resizer.Run(view, format_, geometry.left, geometry.top, out.data());
+    Status status = Resample(view, geometry, key, rep, out.data());
     clock.Lap(Stage::kTransform, out.size());
     return status;
   }
@@ -122,9 +146,27 @@ class ImageTransform : public Transform {
     return {ops_.short_side, longer(width, height)};
   }
 
+  Status Resample(const PixelView& view, const Geometry& geometry, const DrawKey& key,
+                  Scratch::Rep* rep, std::byte* out) const {
+    if (ops_.augmentations.empty())
+      return rep->resizer.Run(view, format_, geometry.left, geometry.top, out);
+    Planes image{nullptr, format_.channels, format_.height, format_.width};
+    if (!rep->planes.Reserve(image.plane_bytes() * image.channels) ||
+        !rep->op_memory.Reserve(PixelOpMemory(image.height, image.width)))
+      return Error(Code::kResourceExhausted, "no memory for {} x {} pixels", image.width,
+                   image.height);
+    HR_RETURN_IF_ERROR(
+        rep->resizer.Run(view, planar_format_, geometry.left, geometry.top, rep->planes.data()));
+    image.data = reinterpret_cast<uint8_t*>(rep->planes.data());
+    for (const Augmentation& augmentation : ops_.augmentations)
+      augmentation.Apply(key, image, &rep->op_memory);
+    WritePlanes(image, format_, reinterpret_cast<uint8_t*>(rep->op_memory.data()), out);
+    return OkStatus();
+  }
+
   TensorSpec spec_;
   ImageOps ops_;
-  OutputFormat format_;
+  OutputFormat format_, planar_format_;  // the latter for augmentations: 8-bit planes
   uint64_t bytes_;
 };
 
@@ -172,8 +214,9 @@ class Builder {
 
   // The operations come in one order; each at most once.
   Status ReadOp(const Members& op, size_t index) {
-    static constexpr std::array<std::string_view, 5> kOrder = {
-        "random_resized_crop", "resize", "center_crop", "random_horizontal_flip", "normalize"};
+    static constexpr std::array<std::string_view, 8> kOrder = {
+        "random_resized_crop", "resize",           "center_crop",   "random_horizontal_flip",
+        "color_jitter",        "random_grayscale", "gaussian_blur", "normalize"};
     if (!op.Has("op")) return op.Wrong("op", "is missing");
     HR_ASSIGN_OR_RETURN(std::string name, op.Text("op", ""));
     size_t place =
@@ -194,8 +237,10 @@ class Builder {
         return ReadCenterCrop(op);
       case 3:
         return ReadFlip(op, index);
-      default:
+      case 7:
         return ReadNormalize(op);
+      default:
+        return ReadAugmentation(name, op, index);
     }
   }
 
@@ -250,6 +295,16 @@ class Builder {
     HR_RETURN_IF_ERROR(op.OnlyKnown({"op", "p"}));
     HR_ASSIGN_OR_RETURN(ops_.flip_probability, op.Real("p", 0.5, 0, 1));
     ops_.flip_index = index;
+    return OkStatus();
+  }
+
+  Status ReadAugmentation(std::string_view name, const Members& op, size_t index) {
+    HR_ASSIGN_OR_RETURN(Augmentation augmentation, Augmentation::Read(name, op, index));
+    if (size_ && std::min(size_->height, size_->width) <= augmentation.kernel_size / 2)
+      return op.Wrong("kernel_size",
+                      fmt::format("{} is too large for an output of {} x {} pixels",
+                                  augmentation.kernel_size, size_->width, size_->height));
+    ops_.augmentations.push_back(augmentation);
     return OkStatus();
   }
 

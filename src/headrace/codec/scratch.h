@@ -19,6 +19,8 @@ struct Scratch::Rep {
   AlignedBuffer row;      // one row before conversion: CMYK, PNG
   AlignedBuffer upright;  // the region turned as Exif says
   AlignedBuffer widened;  // a grey region expanded to three channels
+  AlignedBuffer planes;   // the resized image, when operations on its colours follow
+  AlignedBuffer op_memory;
   Resizer resizer;
   DecodeCounts decode_counts{};
 };

@@ -108,9 +108,13 @@ class Transform {
 //     {"op": "resize", "size": [h, w]}  or  {"op": "resize", "short_side": 256}
 //     {"op": "center_crop", "size": [h, w]}
 //     {"op": "random_horizontal_flip", "p": 0.5}
+//     {"op": "color_jitter", "brightness": [0.6, 1.4], "contrast": [...], "saturation": [...],
+//      "hue": [-0.1, 0.1], "p": 1}
+//     {"op": "random_grayscale", "p": 0.1}
+//     {"op": "gaussian_blur", "kernel_size": 23, "sigma": [0.1, 2.0], "p": 1}
 //     {"op": "normalize", "mean": [r, g, b], "std": [r, g, b]}      (of values scaled to 0..1)
-//   Defaults: dtype uint8, NCHW, 3 channels. "short_side" needs a center_crop after it; nothing is
-//   combined with random_resized_crop but flip and normalize; normalize needs a floating-point
+//   Defaults: dtype uint8, NCHW, 3 channels. "short_side" needs a center_crop after it; resize
+//   and center_crop are not combined with random_resized_crop; normalize needs a floating-point
 //   dtype, which without it holds value / 255.
 //   {"type": "label", "dtype": "int64", "shape": [], "format": "auto|text|json|npy", "path":
 //   "/a/b"}

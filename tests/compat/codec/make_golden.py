@@ -3,6 +3,7 @@
 Run with Pillow (12), NumPy, cjpeg of libjpeg-turbo and cwebp of libwebp installed:  python make_golden.py
 Writes the input files, one .npy of expected pixels for each case, and cases.json, which lists them:
     {"file": ..., "transform": description for CreateTransform, "expected": ..., "max_difference": n}
+and, where something is drawn, "key": [seed, epoch, sample id].
 The expected pixels are Pillow's (uint8, NCHW or NHWC as the transform says). The versions that were
 used stand in cases.json.
 """
@@ -16,7 +17,7 @@ import zlib
 
 import numpy as np
 import PIL
-from PIL import Image, ImageOps
+from PIL import Image, ImageEnhance, ImageOps
 
 HERE = pathlib.Path(__file__).parent
 cases = []
@@ -38,7 +39,9 @@ def save(name, image, **options):
     return name
 
 
-def expect(file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0, **members):
+def expect(
+    file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0, key=None, **members
+):
     """Notes that the transform `ops` of `file` gives `pixels` (an array [h, w, c])."""
     pixels = np.asarray(pixels)
     if pixels.ndim == 2:
@@ -60,6 +63,7 @@ def expect(file, name, pixels, ops, layout="NHWC", channels=3, max_difference=0,
             "transform": transform,
             "expected": f"{name}.npy",
             "max_difference": max_difference,
+            **({"key": key} if key else {}),
         }
     )
 
@@ -442,6 +446,127 @@ def resizes():
         )
 
 
+MASK = (1 << 64) - 1
+
+
+def mix(x):
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
+    return x ^ (x >> 31)
+
+
+class KeyedRandom:
+    """The draws, as docs/guide/transforms.md defines them."""
+
+    def __init__(self, *words):
+        self.state = 0
+        for word in words:
+            self.state = mix(
+                (self.state + 0x9E3779B97F4A7C15 + mix((word + 0xD1B54A32D192ED03) & MASK)) & MASK
+            )
+
+    def next(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        return mix(self.state)
+
+    def next_double(self):
+        return (self.next() >> 11) * 2.0**-53
+
+    def next_below(self, bound):
+        return (self.next() * bound) >> 64
+
+    def uniform(self, low, high):
+        return low + (high - low) * self.next_double()
+
+
+def jitter(image, random, op):
+    """torchvision's ColorJitter on a PIL image."""
+    if not random.next_double() < op.get("p", 1):
+        return image
+    order = [0, 1, 2, 3]
+    for i in (3, 2, 1):
+        j = random.next_below(i + 1)
+        order[i], order[j] = order[j], order[i]
+    ranges = [op.get(name, [1, 1]) for name in ("brightness", "contrast", "saturation")]
+    factors = [random.uniform(*pair) for pair in (*ranges, op.get("hue", [0, 0]))]
+    for which in order:
+        if which == 3:
+            if image.mode == "L" or "hue" not in op:
+                continue
+            h, s, v = image.convert("HSV").split()
+            shift = int(factors[3] * 255) & 255
+            h = Image.fromarray(np.asarray(h) + np.uint8(shift))
+            image = Image.merge("HSV", (h, s, v)).convert("RGB")
+        else:
+            kind = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)[which]
+            image = kind(image).enhance(factors[which])
+    return image
+
+
+def blur(image, random, op, exact):
+    """torchvision's GaussianBlur, in floating point as there, or `exact` in integers."""
+    if not random.next_double() < op.get("p", 1):
+        return np.asarray(image)
+    sigma = random.uniform(*op.get("sigma", [0.1, 2.0]))
+    size = op["kernel_size"]
+    half = size // 2
+    values = [np.exp(-0.5 * ((i - half) / sigma) ** 2) for i in range(size)]
+    weights = np.array(values) / sum(values)
+    pixels = np.asarray(image).astype(float)
+    pixels = pixels.reshape(*pixels.shape[:2], -1)
+    if exact:
+        weights = np.floor(weights * 16384 + 0.5)
+        weights[half] += 16384 - weights.sum()
+    for axis, (add, shift) in ((1, (64, 128)), (0, (1 << 20, 1 << 21))):
+        pad = [(half, half) if a == axis else (0, 0) for a in range(3)]
+        windows = np.lib.stride_tricks.sliding_window_view(
+            np.pad(pixels, pad, "reflect"), size, axis
+        )
+        pixels = windows @ weights
+        if exact:
+            pixels = (pixels + add) // shift
+    return np.rint(pixels).astype(np.uint8)
+
+
+def augmentations():
+    file = "photo.jpg"
+    image = Image.open(HERE / file).convert("RGB").resize((61, 47), Image.Resampling.BILINEAR)
+    strong = {
+        "op": "color_jitter",
+        "brightness": [0.2, 1.8],
+        "contrast": [0.2, 1.8],
+        "saturation": [0.0, 2.0],
+        "hue": [-0.5, 0.5],
+    }
+    half = {"op": "color_jitter", "brightness": [0.6, 1.4], "hue": [-0.1, 0.1], "p": 0.5}
+    gray = {"op": "random_grayscale", "p": 0.5}
+    soft = {"op": "gaussian_blur", "kernel_size": 9}
+    some = {"op": "gaussian_blur", "kernel_size": 23, "sigma": [0.1, 5.0], "p": 0.5}
+    size = {"op": "resize", "size": [47, 61]}
+    for sample in range(10):
+        key = [sample % 3, sample % 2, sample]
+        want = jitter(image, KeyedRandom(*key, 1), strong)
+        layout = ("NCHW", "NHWC")[sample % 2]
+        expect(file, f"jitter_{sample}", want, [size, strong], layout=layout, key=key)
+    for sample in range(6):
+        key = [5, 0, sample]
+        want = jitter(image, KeyedRandom(*key, 1), half)
+        if KeyedRandom(*key, 2).next_double() < 0.5:
+            want = want.convert("L").convert("RGB")
+        for exact in (True, False):
+            done = blur(want, KeyedRandom(*key, 3), some, exact)
+            name = f"augmented_{sample}_{'exact' if exact else 'float'}"
+            ops = [size, half, gray, some]
+            expect(file, name, done, ops, key=key, max_difference=0 if exact else 1)
+    luma = Image.open(HERE / "gray.jpg")
+    crop = {"op": "center_crop", "size": [35, 45]}
+    for sample in range(3):
+        want = jitter(luma, KeyedRandom(0, 0, sample, 1), strong)
+        done = blur(want, KeyedRandom(0, 0, sample, 2), soft, True)
+        ops = [crop, strong, soft]
+        expect("gray.jpg", f"augmented_luma_{sample}", done, ops, channels=1, key=[0, 0, sample])
+
+
 def arrays():
     """.npy files for the label transform; their values are written down in label_transform_test.cc."""
     np.save(HERE / "scalar_i8.npy", np.array(-5, dtype=np.int8))
@@ -467,6 +592,7 @@ def main():
     webps()
     luma()
     resizes()
+    augmentations()
     arrays()
     made_with = {"pillow": PIL.__version__, "numpy": np.__version__}
     (HERE / "cases.json").write_text(
