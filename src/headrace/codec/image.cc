@@ -71,7 +71,7 @@ Result<PixelView> DecodeStored(Bytes encoded, const ImageInfo& info, const Rect&
                                Scratch::Rep* rep) {
   auto count = [&](SeekRefusal path) { ++rep->decode_counts[static_cast<size_t>(path)]; };
   if (info.format == ImageFormat::kJpeg) {
-    auto view = rep->jpeg.DecodeOpened(region, luma, &rep->pixels, &rep->row);
+    auto view = rep->jpeg.DecodeOpened(region, 1, luma, &rep->pixels, &rep->row);
     count(rep->jpeg.last_path());
     return view;
   }

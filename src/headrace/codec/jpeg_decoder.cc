@@ -4,6 +4,7 @@
 #include "headrace/codec/jpeg_decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "headrace/codec/jpeg_library.h"
@@ -176,6 +177,7 @@ bool OpenGuarded(State* s, Bytes file, uint64_t max_pixels) {
 
 struct DecodeTask {
   Rect region;
+  uint32_t reduction;
   bool luma;
   AlignedBuffer* pixels;
   AlignedBuffer* row;
@@ -186,7 +188,8 @@ struct DecodeTask {
 // to each side, and libjpeg takes the edge of a crop for the edge of the image.
 void CropColumns(jpeg_decompress_struct* c, const Rect& region, JDIMENSION* first,
                  JDIMENSION* width) {
-  JDIMENSION max_h = static_cast<JDIMENSION>(c->max_h_samp_factor), mcu = max_h * DCTSIZE;
+  JDIMENSION max_h = static_cast<JDIMENSION>(c->max_h_samp_factor);
+  JDIMENSION mcu = max_h * static_cast<JDIMENSION>(c->min_DCT_scaled_size);
   JDIMENSION begin = region.x / mcu * mcu;
   if (region.x - begin < max_h && begin > 0) begin -= mcu;
   JDIMENSION end = (region.x + region.width + max_h - 1) / max_h * max_h + max_h;
@@ -205,7 +208,7 @@ bool CropIsExact(const jpeg_decompress_struct& c) {
   return true;
 }
 
-void StartDecoding(jpeg_decompress_struct* c, bool luma) {
+void StartDecoding(jpeg_decompress_struct* c, uint32_t reduction, bool luma) {
   switch (c->jpeg_color_space) {
     case JCS_GRAYSCALE:
       c->out_color_space = JCS_GRAYSCALE;
@@ -219,6 +222,8 @@ void StartDecoding(jpeg_decompress_struct* c, bool luma) {
   }
   c->dct_method = JDCT_ISLOW;
   c->do_fancy_upsampling = TRUE;
+  c->scale_num = 1;
+  c->scale_denom = reduction;
   jpeg_start_decompress(c);
 }
 
@@ -235,7 +240,7 @@ void ReadRows(jpeg_decompress_struct* c, JDIMENSION rows, uint8_t* dst, size_t s
 void DecodeRows(State* s, DecodeTask* task) {
   jpeg_decompress_struct* c = &s->cinfo;
   const Rect& r = task->region;
-  StartDecoding(c, task->luma);
+  StartDecoding(c, task->reduction, task->luma);
   JDIMENSION first = 0, width = c->output_width, skipped = 0;
   if (CropIsExact(*c)) {
     CropColumns(c, r, &first, &width);
@@ -260,6 +265,69 @@ void DecodeRows(State* s, DecodeTask* task) {
   task->view = {pixels + size_t{r.x - first} * channels, stride, r.width, r.height, channels};
 }
 
+uint32_t Unsigned(int value) { return static_cast<uint32_t>(value); }
+
+struct SamplesTask {
+  Rect region;
+  uint32_t reduction;
+  AlignedBuffer* buffer;
+  YccPlanes planes;
+};
+
+// Lays out the planes of the rows of MCUs [first, end) and one more for rows that nobody wants.
+void ReserveSamples(State* s, uint32_t first, uint32_t end, SamplesTask* task) {
+  const jpeg_decompress_struct& c = s->cinfo;
+  std::array<size_t, 4> offsets{};
+  for (size_t i = 0; i < 3; ++i) {
+    const jpeg_component_info& info = c.comp_info[i];
+    uint32_t side = Unsigned(info.DCT_scaled_size), v = Unsigned(info.v_samp_factor);
+    SamplePlane& plane = task->planes[i];
+    plane.y = first * v * side;
+    plane.width = info.width_in_blocks * side;
+    plane.height = (end - first) * v * side;
+    plane.stride = (size_t{plane.width} + 127) / 64 * 64;
+    plane.step_x = Unsigned(c.max_h_samp_factor) * 8 / (Unsigned(info.h_samp_factor) * side);
+    plane.step_y = Unsigned(c.max_v_samp_factor) * 8 / (v * side);
+    offsets[i + 1] = offsets[i] + plane.stride * (size_t{plane.height} + 1) + 64;
+  }
+  if (!task->buffer->Reserve(offsets[3]))
+    Fail(s, Code::kResourceExhausted, "no memory for the pixels");
+  for (size_t i = 0; i < 3; ++i)
+    task->planes[i].first = reinterpret_cast<uint8_t*>(task->buffer->data()) + offsets[i];
+}
+
+void DecodePlanes(State* s, SamplesTask* task) {
+  jpeg_decompress_struct* c = &s->cinfo;
+  c->raw_data_out = TRUE;
+  StartDecoding(c, task->reduction, /*luma=*/false);
+  uint32_t pixels = Unsigned(c->max_v_samp_factor) * 8, first = task->region.y / pixels;
+  uint32_t end = (task->region.y + task->region.height + pixels - 1) / pixels;
+  ReserveSamples(s, first, end, task);
+  JSAMPROW lines[3][4 * DCTSIZE];
+  JSAMPARRAY planes[3] = {lines[0], lines[1], lines[2]};
+  auto height = static_cast<JDIMENSION>(c->max_v_samp_factor * c->min_DCT_scaled_size);
+  for (uint32_t mcu = 0; mcu < end; ++mcu) {
+    for (size_t i = 0; i < 3; ++i) {
+      const SamplePlane& plane = task->planes[i];
+      uint32_t rows = plane.height / (end - first);
+      for (uint32_t y = 0; y < rows; ++y)
+        lines[i][y] =
+            plane.first + plane.stride * (mcu < first ? plane.height : (mcu - first) * rows + y);
+    }
+    jpeg_read_raw_data(c, planes, height);
+  }
+}
+
+bool DecodePlanesGuarded(State* s, SamplesTask* task) {
+  if (setjmp(s->escape)) {
+    Reset(s);
+    return false;
+  }
+  DecodePlanes(s, task);
+  Reset(s);
+  return true;
+}
+
 bool DecodeGuarded(State* s, DecodeTask* task) {
   if (setjmp(s->escape)) {
     Reset(s);
@@ -272,6 +340,12 @@ bool DecodeGuarded(State* s, DecodeTask* task) {
 
 Status FailureOf(const State& s) {
   return Error(s.code, "JPEG: {} (at byte {} of {})", s.message.data(), s.offset, s.file.size());
+}
+
+int MostOf(const jpeg_decompress_struct& c, int jpeg_component_info::* factor) {
+  int most = 1;
+  for (int i = 0; i < c.num_components; ++i) most = std::max(most, c.comp_info[i].*factor);
+  return most;
 }
 
 bool SameTable(const JHUFF_TBL* table, const HuffmanSpec& spec) {
@@ -344,17 +418,45 @@ Result<ImageInfo> JpegDecoder::ReadInfo(Bytes file, uint64_t max_pixels) {
   return info;
 }
 
-Result<PixelView> JpegDecoder::DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels,
-                                            AlignedBuffer* row) {
+Status JpegDecoder::Fall(SeekRefusal refusal) {
+  path_ = refusal;
+  return OpenReference(file_, UINT64_MAX).status();
+}
+
+Result<PixelView> JpegDecoder::DecodeOpened(const Rect& region, uint32_t reduction, bool luma,
+                                            AlignedBuffer* pixels, AlignedBuffer* row) {
   if (path_ == SeekRefusal::kNone) {
     PixelView view;
-    path_ = seek_.Decode(region, luma, pixels, &view);
-    if (path_ == SeekRefusal::kNone) return view;
-    HR_RETURN_IF_ERROR(OpenReference(file_, UINT64_MAX).status());
+    SeekRefusal refusal = seek_.Decode(region, reduction, luma, pixels, &view);
+    if (refusal == SeekRefusal::kNone) return view;
+    HR_RETURN_IF_ERROR(Fall(refusal));
   }
-  DecodeTask task{region, luma, pixels, row, {}};
+  DecodeTask task{region, reduction, luma, pixels, row, {}};
   if (!DecodeGuarded(state_.get(), &task)) return FailureOf(*state_);
   return task.view;
+}
+
+bool JpegDecoder::HasYccPlanes() const {
+  if (path_ == SeekRefusal::kNone) return seek_.frame().num_components == 3;
+  const jpeg_decompress_struct& c = state_->cinfo;
+  if (c.jpeg_color_space != JCS_YCbCr || c.num_components != 3) return false;
+  return std::all_of(c.comp_info, c.comp_info + 3, [&](const jpeg_component_info& info) {
+    return MostOf(c, &jpeg_component_info::h_samp_factor) % info.h_samp_factor == 0 &&
+           MostOf(c, &jpeg_component_info::v_samp_factor) % info.v_samp_factor == 0;
+  });
+}
+
+Result<YccPlanes> JpegDecoder::DecodeSamples(const Rect& region, uint32_t reduction,
+                                             AlignedBuffer* buffer) {
+  if (path_ == SeekRefusal::kNone) {
+    YccPlanes planes;
+    SeekRefusal refusal = seek_.DecodeSamples(region, reduction, &planes);
+    if (refusal == SeekRefusal::kNone) return planes;
+    HR_RETURN_IF_ERROR(Fall(refusal));
+  }
+  SamplesTask task{region, reduction, buffer, {}};
+  if (!DecodePlanesGuarded(state_.get(), &task)) return FailureOf(*state_);
+  return task.planes;
 }
 
 SeekRefusal JpegDecoder::CompareFrame(Bytes file, const JpegFrame& frame) {

@@ -28,11 +28,18 @@ class JpegDecoder {
   // Reads the header like ReadInfo and leaves a decoder ready for DecodeOpened. `file` and `hints`
   // must stay valid until then.
   Result<ImageInfo> Open(Bytes file, const DecodeHints& hints, uint64_t max_pixels);
-  // Decodes `region` (inside the image) of the opened file into `pixels`; `row` is for rows that
-  // need conversion. The view has 1 channel for grey files and when `luma` is asked for, else 3.
-  // Fails as ReadInfo does, and with kResourceExhausted when memory is short.
-  Result<PixelView> DecodeOpened(const Rect& region, bool luma, AlignedBuffer* pixels,
-                                 AlignedBuffer* row);
+  // Decodes `region` of the opened file (inside the image, in pixels of the image reduced
+  // `reduction` times in the inverse DCT: 1, 2, 4 or 8) into `pixels`; `row` is for rows that need
+  // conversion. The view has 1 channel for grey files and when `luma` is asked for, else 3. Fails
+  // as ReadInfo does, and with kResourceExhausted when memory is short.
+  Result<PixelView> DecodeOpened(const Rect& region, uint32_t reduction, bool luma,
+                                 AlignedBuffer* pixels, AlignedBuffer* row);
+
+  // Whether the opened file is stored as Y, Cb and Cr that DecodeSamples can give.
+  bool HasYccPlanes() const;
+  // Decodes the samples of the opened file that have a part in `region` (of the unreduced image).
+  // The planes live in `buffer` or in this object until its next call. Only after HasYccPlanes.
+  Result<YccPlanes> DecodeSamples(const Rect& region, uint32_t reduction, AlignedBuffer* buffer);
 
   // How the last image was decoded: kNone = from seek points.
   SeekRefusal last_path() const { return path_; }
@@ -48,6 +55,8 @@ class JpegDecoder {
 
  private:
   Result<ImageInfo> OpenReference(Bytes file, uint64_t max_pixels);
+  // After a record that lied: makes libjpeg ready for the file.
+  Status Fall(SeekRefusal refusal);
 
   std::unique_ptr<State> state_;
   SeekDecoder seek_;

@@ -195,9 +195,8 @@ class FrameReader {
     f.mcus_y = (f.height + 8 * f.max_v - 1) / (8 * f.max_v);
     for (uint32_t c = 0; c < f.num_components; ++c) {
       JpegComponent& component = f.components[c];
-      component.width = (f.width * component.h + f.max_h - 1) / f.max_h;
-      component.height = (f.height * component.v + f.max_v - 1) / f.max_v;
-      if (component.h < f.max_h && component.width <= 2) return SeekRefusal::kTinyChroma;
+      uint32_t width = (f.width * component.h + f.max_h - 1) / f.max_h;
+      if (component.h < f.max_h && width <= 2) return SeekRefusal::kTinyChroma;
       for (uint32_t b = 0; b < component.h * component.v; ++b)
         f.block_component[f.blocks_per_mcu++] = static_cast<uint8_t>(c);
     }

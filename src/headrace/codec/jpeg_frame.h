@@ -21,8 +21,6 @@ struct HuffmanSpec {
 struct JpegComponent {
   uint8_t id = 0;
   uint32_t h = 1, v = 1;  // sampling factors; 1 x 1 for a file of one component
-  // Samples of the component in the image, without what fills up the last MCUs.
-  uint32_t width = 0, height = 0;
   alignas(16) std::array<int16_t, 64> quantization{};  // natural order
   HuffmanSpec dc, ac;
 };

@@ -11,7 +11,8 @@ constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit *
 
 uint8_t* Data(AlignedBuffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.data()); }
 
-// Writes black where the resampled pixels do not reach.
+}  // namespace
+
 void FillBlack(const OutputFormat& f, uint8_t* zeros, std::byte* out) {
   size_t row = f.channels_last ? size_t{f.width} * f.channels : f.width;
   size_t rows_per_channel = f.height, channels = f.channels_last ? 1 : f.channels;
@@ -21,8 +22,6 @@ void FillBlack(const OutputFormat& f, uint8_t* zeros, std::byte* out) {
       ConvertRow(zeros, row, f.mul.data() + c * f.width, f.add.data() + c * f.width, f.dtype,
                  out + (c * f.height + y) * row * DTypeBytes(f.dtype));
 }
-
-}  // namespace
 
 bool AxisTaps::Prepare(const AxisPlan& plan, bool reversed) {
   if (plan == plan_ && reversed == reversed_ && plan.count > 0) return true;
@@ -37,11 +36,13 @@ bool AxisTaps::Prepare(const AxisPlan& plan, bool reversed) {
 // The order of the double operations is part of the definition: it decides the last bits of the
 // weights, and with them how halves round.
 AxisTaps::Span AxisTaps::ComputeWeights(uint32_t index) {
-  double scale = static_cast<double>(plan_.in) / static_cast<double>(plan_.out);
+  double step = plan_.step;
+  double scale = static_cast<double>(plan_.in) / step / static_cast<double>(plan_.out);
   double support = std::max(scale, 1.0), inverse = 1.0 / support;
-  double center = (static_cast<double>(index) + 0.5) * scale;
+  double center = plan_.phase / step + (static_cast<double>(index) + 0.5) * scale;
   int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-  int64_t end = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), plan_.in);
+  int64_t end =
+      std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), plan_.num_samples());
   auto* weights = reinterpret_cast<double*>(weights_.data());
   double sum = 0.0;
   for (int64_t k = begin; k < end; ++k) {
@@ -74,7 +75,7 @@ bool AxisTaps::Compute() {
   auto* pairs = reinterpret_cast<uint32_t*>(pairs_.data());
   constexpr uint32_t kLowMask = (1u << kLowBits) - 1;
   uint32_t pair = 0;
-  source_begin_ = plan_.in;
+  source_begin_ = plan_.num_samples();
   source_end_ = max_count_ = 0;
   for (uint32_t i = 0; i < plan_.count; ++i) {
     Span span = ComputeWeights(plan_.begin + i);

@@ -15,11 +15,23 @@
 
 namespace headrace::codec {
 
-// One axis: resampling of `in` samples to `out`, of which [begin, begin + count) are wanted.
+// One axis: resampling of `in` pixels to `out`, of which [begin, begin + count) are wanted. Where
+// the source is coarser than the image (subsampled chroma, a reduced decode), a sample of it takes
+// `step` pixels and the first one starts `phase` (less than `step`) pixels before the `in` pixels.
 struct AxisPlan {
   uint32_t in = 0, out = 0, begin = 0, count = 0;
+  uint32_t step = 1, phase = 0;
+  // Samples of the source that have a part in the `in` pixels.
+  uint32_t num_samples() const { return (phase + in + step - 1) / step; }
   bool operator==(const AxisPlan&) const = default;
 };
+// `plan` (of pixels from `origin` on) for a source in which a sample takes `step` pixels; its
+// samples are counted from origin / step.
+inline AxisPlan Coarser(AxisPlan plan, uint32_t origin, uint32_t step) {
+  plan.step = step;
+  plan.phase = origin % step;
+  return plan;
+}
 
 // The weights of one axis. Weights are kept in pairs of two neighbouring samples and split into a
 // high and a low part (weight = high * 2048 + low), which is the form that 16-bit multipliers take.
@@ -96,6 +108,9 @@ class Resizer {
   AxisTaps x_, y_;
   AlignedBuffer band_, columns_, window_, row_;
 };
+
+// Writes black everywhere in `out`. `zeros` has room for a row of width * channels bytes.
+void FillBlack(const OutputFormat& format, uint8_t* zeros, std::byte* out);
 
 // One call of the kernels: everything that they need, as plain pointers.
 struct ResizeJob {

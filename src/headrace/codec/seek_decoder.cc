@@ -24,11 +24,12 @@ constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit *
 
 uint8_t* Data(AlignedBuffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.data()); }
 
-// The MCUs [first, end) of one axis that the pixels [begin, begin + size) need: fancy upsampling
-// looks one chroma sample, two pixels, to each side of a pair.
-void McuRange(uint32_t begin, uint32_t size, uint32_t factor, uint32_t* first, uint32_t* end) {
-  uint32_t context = factor == 2 ? 2 : 0, last = begin + size - 1, mcu = 8 * factor;
-  if (factor == 2) {
+// The MCUs [first, end) of one axis that the pixels [begin, begin + size) need. Fancy upsampling
+// (`halved`) looks one chroma sample, two pixels, to each side of a pair.
+void McuRange(uint32_t begin, uint32_t size, uint32_t mcu, bool halved, uint32_t* first,
+              uint32_t* end) {
+  uint32_t context = halved ? 2 : 0, last = begin + size - 1;
+  if (halved) {
     begin &= ~1u;
     last |= 1u;
   }
@@ -62,15 +63,16 @@ uint64_t SeekDecoder::memory_bytes() const {
          jobs_.capacity() * sizeof(EntropyJob);
 }
 
-SeekRefusal SeekDecoder::Decode(const Rect& region, bool luma, AlignedBuffer* pixels,
-                                PixelView* view) {
+SeekRefusal SeekDecoder::Decode(const Rect& region, uint32_t reduction, bool luma,
+                                AlignedBuffer* pixels, PixelView* view) {
   uint32_t num_planes = luma ? 1 : frame_.num_components;
-  SeekRefusal refusal = DecodePlanes(region, num_planes);
-  if (refusal != SeekRefusal::kNone) {
-    // What was decoded so far must not meet the next image.
-    if (coefficients_.data()) std::memset(coefficients_.data(), 0, zeroed_bytes_);
-    return refusal;
-  }
+  SetGrid(reduction);
+  bool upsampled = num_planes > 1 && grid_.halved_x;
+  if (upsampled && reduction == 8) return SeekRefusal::kSampling;
+  if (upsampled && grid_.width[1] <= 2) return SeekRefusal::kTinyChroma;
+  Plan(region, /*with_context=*/num_planes > 1);
+  SeekRefusal refusal = DecodePlanes(num_planes);
+  if (refusal != SeekRefusal::kNone) return refusal;
   if (num_planes == 1) {
     *view = {planes_[0].At(region.x, region.y), planes_[0].stride, region.width, region.height, 1};
     return SeekRefusal::kNone;
@@ -78,11 +80,53 @@ SeekRefusal SeekDecoder::Decode(const Rect& region, bool luma, AlignedBuffer* pi
   return ConvertRows(region, pixels, view) ? SeekRefusal::kNone : SeekRefusal::kNoRecord;
 }
 
-void SeekDecoder::Plan(const Rect& region) {
+SeekRefusal SeekDecoder::DecodeSamples(const Rect& region, uint32_t reduction, YccPlanes* planes) {
+  SetGrid(reduction);
+  uint32_t right = (region.x + region.width + reduction - 1) / reduction;
+  uint32_t bottom = (region.y + region.height + reduction - 1) / reduction;
+  Rect reduced{region.x / reduction, region.y / reduction, 0, 0};
+  reduced.width = right - reduced.x;
+  reduced.height = bottom - reduced.y;
+  Plan(reduced, /*with_context=*/false);
+  SeekRefusal refusal = DecodePlanes(frame_.num_components);
+  *planes = planes_;
+  return refusal;
+}
+
+void SeekDecoder::SetGrid(uint32_t reduction) {
+  uint32_t pixels = 8 / reduction;  // of a block's side, where nothing is subsampled
+  grid_ = {};
+  grid_.mcu_width = frame_.max_h * pixels;
+  grid_.mcu_height = frame_.max_v * pixels;
+  for (uint32_t c = 0; c < frame_.num_components; ++c) {
+    const JpegComponent& component = frame_.components[c];
+    // As libjpeg does: a subsampled component is reduced less, as long as both axes allow it.
+    uint32_t side = pixels;
+    while (side < 8 && grid_.mcu_width % (component.h * side * 2) == 0 &&
+           grid_.mcu_height % (component.v * side * 2) == 0)
+      side *= 2;
+    grid_.side[c] = side;
+    auto samples = [&](uint32_t size, uint32_t factor, uint32_t most) {
+      return static_cast<uint32_t>((uint64_t{size} * factor * side + most * 8 - 1) / (most * 8));
+    };
+    grid_.width[c] = samples(frame_.width, component.h, frame_.max_h);
+    grid_.height[c] = samples(frame_.height, component.v, frame_.max_v);
+    planes_[c].step_x = frame_.max_h * 8 / (component.h * side);
+    planes_[c].step_y = frame_.max_v * 8 / (component.v * side);
+    if (c > 0) {
+      grid_.halved_x |= component.h * side < grid_.mcu_width;
+      grid_.halved_y |= component.v * side < grid_.mcu_height;
+    }
+  }
+}
+
+void SeekDecoder::Plan(const Rect& region, bool with_context) {
   end_mcu_ = frame_.mcus_x;
   end_row_ = frame_.mcus_y;
-  McuRange(region.x, region.width, frame_.max_h, &wanted_mcu_, &end_mcu_);
-  McuRange(region.y, region.height, frame_.max_v, &first_row_, &end_row_);
+  McuRange(region.x, region.width, grid_.mcu_width, with_context && grid_.halved_x, &wanted_mcu_,
+           &end_mcu_);
+  McuRange(region.y, region.height, grid_.mcu_height, with_context && grid_.halved_y, &first_row_,
+           &end_row_);
   first_mcu_ = wanted_mcu_ / record_.spacing() * record_.spacing();
 }
 
@@ -92,10 +136,11 @@ bool SeekDecoder::ReservePlanes(uint32_t num_planes) {
   for (uint32_t c = 0; c < num_planes; ++c) {
     const JpegComponent& component = frame_.components[c];
     SamplePlane& plane = planes_[c];
-    plane.x = wanted_mcu_ * component.h * 8;
-    plane.y = first_row_ * component.v * 8;
-    plane.width = (end_mcu_ - wanted_mcu_) * component.h * 8;
-    plane.height = (end_row_ - first_row_) * component.v * 8;
+    uint32_t side = grid_.side[c];
+    plane.x = wanted_mcu_ * component.h * side;
+    plane.y = first_row_ * component.v * side;
+    plane.width = (end_mcu_ - wanted_mcu_) * component.h * side;
+    plane.height = (end_row_ - first_row_) * component.v * side;
     plane.stride = RoundUp(plane.width + kMargin, 64);
     offsets[c] = total + kMargin;
     total += plane.stride * plane.height + 2 * kMargin;
@@ -105,8 +150,14 @@ bool SeekDecoder::ReservePlanes(uint32_t num_planes) {
   return true;
 }
 
-SeekRefusal SeekDecoder::DecodePlanes(const Rect& region, uint32_t num_planes) {
-  Plan(region);
+SeekRefusal SeekDecoder::DecodePlanes(uint32_t num_planes) {
+  SeekRefusal refusal = DecodeGroups(num_planes);
+  if (refusal != SeekRefusal::kNone && coefficients_.data())
+    std::memset(coefficients_.data(), 0, zeroed_bytes_);
+  return refusal;
+}
+
+SeekRefusal SeekDecoder::DecodeGroups(uint32_t num_planes) {
   size_t blocks = BlocksPerRow(), row_bytes = (blocks + 1) * 64 * sizeof(int16_t);
   uint32_t group = static_cast<uint32_t>(kGroupBytes / row_bytes) / kGroupRows * kGroupRows;
   group = std::min(std::max(group, kGroupRows), end_row_ - first_row_);
@@ -253,9 +304,9 @@ void SeekDecoder::TransformRow(uint32_t row, int16_t* blocks, uint32_t num_plane
     const JpegComponent& component = frame_.components[c];
     const SamplePlane& plane = planes_[c];
     for (uint32_t v = 0; v < component.v; ++v, block += component.h) {
-      uint32_t y = (row * component.v + v) * 8;
-      InverseDct({wanted + block * 64, plane.width / 8, component.h, mcu_step,
-                  component.quantization.data(), plane.At(plane.x, y), plane.stride});
+      uint32_t side = grid_.side[c], y = (row * component.v + v) * side;
+      InverseDct({wanted + block * 64, plane.width / side, component.h, mcu_step,
+                  component.quantization.data(), side, plane.At(plane.x, y), plane.stride});
     }
   }
   if (num_planes < frame_.num_components)
@@ -264,25 +315,27 @@ void SeekDecoder::TransformRow(uint32_t row, int16_t* blocks, uint32_t num_plane
 }
 
 // Upsampling takes the image's outermost samples twice.
-void SeekDecoder::MirrorBorders(const SamplePlane& plane, const JpegComponent& component) const {
-  bool left = plane.x == 0, right = plane.x + plane.width >= component.width;
+void SeekDecoder::MirrorBorders(uint32_t component) const {
+  const SamplePlane& plane = planes_[component];
+  uint32_t width = grid_.width[component];
+  bool left = plane.x == 0, right = plane.x + plane.width >= width;
   for (uint32_t y = plane.y; y < plane.y + plane.height; ++y) {
     if (left) *(plane.At(0, y) - 1) = *plane.At(0, y);
-    if (right) *plane.At(component.width, y) = *plane.At(component.width - 1, y);
+    if (right) *plane.At(width, y) = *plane.At(width - 1, y);
   }
 }
 
 bool SeekDecoder::ConvertRows(const Rect& region, AlignedBuffer* pixels, PixelView* view) const {
-  bool halved = frame_.max_h == 2, halved_rows = frame_.max_v == 2;
+  bool halved = grid_.halved_x, halved_rows = grid_.halved_y;
   uint32_t first = halved ? region.x & ~1u : region.x;
   uint32_t count = region.x + region.width - first;
   size_t stride = RoundUp(size_t{count} * 3 + 3 * kRowPadding, 64);
   if (!pixels->Reserve(kRowOffset + stride * region.height)) return false;
   uint8_t* rgb = Data(*pixels) + kRowOffset;
   if (halved)
-    for (uint32_t c = 1; c < 3; ++c) MirrorBorders(planes_[c], frame_.components[c]);
+    for (uint32_t c = 1; c < 3; ++c) MirrorBorders(c);
   uint32_t chroma_x = halved ? first / 2 : first;
-  uint32_t last_row = frame_.components[1].height - 1;
+  uint32_t last_row = grid_.height[1] - 1;
   for (uint32_t y = region.y; y < region.y + region.height; ++y) {
     ColorTask task{};
     uint32_t near = halved_rows ? y / 2 : y;

@@ -12,21 +12,11 @@
 #include "headrace/codec/huffman.h"
 #include "headrace/codec/image.h"
 #include "headrace/codec/jpeg_frame.h"
+#include "headrace/codec/sample_plane.h"
 #include "headrace/codec/seek_kernels.h"
 #include "headrace/codec/seek_record.h"
 
 namespace headrace::codec {
-
-// Samples of one component: those of its blocks that were decoded.
-struct SamplePlane {
-  uint8_t* first = nullptr;  // sample (x, y)
-  size_t stride = 0;
-  uint32_t x = 0, y = 0;  // place in the component
-  uint32_t width = 0, height = 0;
-  uint8_t* At(uint32_t sample_x, uint32_t sample_y) const {
-    return first + (sample_y - y) * stride + (sample_x - x);
-  }
-};
 
 class SeekDecoder {
  public:
@@ -36,10 +26,17 @@ class SeekDecoder {
   // Of the file opened last.
   const JpegFrame& frame() const { return frame_; }
 
-  // Decodes `region` (inside the image). The view lies in `pixels` or in this object; 1 channel for
-  // grey files and when `luma` is asked for, else 3. kRecordForeign when the record lies, kNoRecord
-  // when memory is short.
-  SeekRefusal Decode(const Rect& region, bool luma, AlignedBuffer* pixels, PixelView* view);
+  // Decodes `region` (inside the image, in pixels of the image reduced `reduction` times: 1, 2, 4
+  // or 8). The view lies in `pixels` or in this object; 1 channel for grey files and when `luma` is
+  // asked for, else 3.
+  //   kRecordForeign  the record lies
+  //   kNoRecord       memory is short
+  //   kSampling, kTinyChroma  libjpeg upsamples so reduced an image in another way
+  SeekRefusal Decode(const Rect& region, uint32_t reduction, bool luma, AlignedBuffer* pixels,
+                     PixelView* view);
+  // Decodes the samples that have a part in `region` (of the stored image) into planes, which live
+  // until the next call.
+  SeekRefusal DecodeSamples(const Rect& region, uint32_t reduction, YccPlanes* planes);
 
   uint64_t memory_bytes() const;
 
@@ -53,16 +50,26 @@ class SeekDecoder {
     size_t last_job = 0;
   };
 
-  void Plan(const Rect& region);
+  // How the components come out of the transform at a reduction.
+  struct Grid {
+    uint32_t mcu_width = 0, mcu_height = 0;     // reduced pixels
+    std::array<uint32_t, 3> side{};             // samples of a block
+    bool halved_x = false, halved_y = false;    // chroma against luma
+    std::array<uint32_t, 3> width{}, height{};  // samples of the components in the image
+  };
+  void SetGrid(uint32_t reduction);
+  void Plan(const Rect& region, bool with_context);
   bool ReservePlanes(uint32_t num_planes);
-  SeekRefusal DecodePlanes(const Rect& region, uint32_t num_planes);
+  // Decodes the planes of the MCUs planned; what was decoded before a failure is wiped.
+  SeekRefusal DecodePlanes(uint32_t num_planes);
+  SeekRefusal DecodeGroups(uint32_t num_planes);
   SeekRefusal DecodeRows(uint32_t first_row, uint32_t end_row, uint32_t num_planes);
   SeekRefusal LocateRow(uint32_t row, RowCode* code) const;
   bool UnstuffRow(uint32_t row, RowCode* code, uint8_t** out);
   SeekRefusal RunJobs(size_t num_bytes);
   void AddPredictors(uint32_t row, const RowCode& code, int16_t* blocks) const;
   void TransformRow(uint32_t row, int16_t* blocks, uint32_t num_planes) const;
-  void MirrorBorders(const SamplePlane& plane, const JpegComponent& component) const;
+  void MirrorBorders(uint32_t component) const;
   bool ConvertRows(const Rect& region, AlignedBuffer* pixels, PixelView* view) const;
 
   size_t BlocksPerRow() const { return size_t{end_mcu_ - first_mcu_} * frame_.blocks_per_mcu; }
@@ -76,9 +83,10 @@ class SeekDecoder {
   size_t scan_bytes_ = 0;
   std::array<const HuffmanTable*, 12> block_tables_{};  // DC and AC of each block of an MCU
 
+  Grid grid_;
   // The MCUs that a region needs, and where decoding starts.
   uint32_t first_mcu_ = 0, wanted_mcu_ = 0, end_mcu_ = 0, first_row_ = 0, end_row_ = 0;
-  std::array<SamplePlane, 3> planes_;
+  YccPlanes planes_;
 
   AlignedBuffer samples_;       // of the planes
   AlignedBuffer coefficients_;  // all zero between uses

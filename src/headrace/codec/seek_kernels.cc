@@ -31,6 +31,11 @@ inline constexpr int kFix0298 = 2446, kFix0390 = 3196, kFix0541 = 4433, kFix0765
                      kFix0899 = 7373, kFix1175 = 9633, kFix1501 = 12299, kFix1847 = 15137,
                      kFix1961 = 16069, kFix2053 = 16819, kFix2562 = 20995, kFix3072 = 25172;
 
+// Constants of the reduced transforms (jidctred.c).
+inline constexpr int kFix0211 = 1730, kFix0509 = 4176, kFix0601 = 4926, kFix1061 = 8697,
+                     kFix1451 = 11893, kFix2172 = 17799, kFix0720 = 5906, kFix0850 = 6967,
+                     kFix1272 = 10426, kFix3624 = 29692;
+
 // JFIF's conversion to RGB, scaled by 2^16 and less a whole number so that 16 bits hold it:
 // 1.402 - 1, 1.772 - 2, -0.34414, 1 - 0.71414.
 inline constexpr int kRedOfCr = 26345, kBlueOfCb = -14942, kGreenOfCb = -22554, kGreenOfCr = 18734;
@@ -86,6 +91,63 @@ class EntropyQueue {
   const uintptr_t base_;
   size_t next_ = 0;
 };
+
+inline int16_t* DctBlock(const DctTask& task, uint32_t i) {
+  return task.blocks + i / task.per_mcu * task.mcu_step + i % task.per_mcu * 64;
+}
+
+inline int16_t Dequantized(const DctTask& task, const int16_t* block, size_t place) {
+  return static_cast<int16_t>(block[place] * task.quantization[place]);
+}
+
+inline uint8_t ClampSample(int64_t value) {
+  return static_cast<uint8_t>(std::clamp<int64_t>(value + 128, 0, 255));
+}
+
+inline int64_t RoundedShift(int64_t value, int shift) {
+  return (value + (int64_t{1} << (shift - 1))) >> shift;
+}
+
+inline int16_t ClampWord(int64_t value) {
+  return static_cast<int16_t>(std::clamp<int64_t>(value, INT16_MIN, INT16_MAX));
+}
+
+// Two samples a side, from the even first and the odd coefficients.
+inline void InverseDct2(const DctTask& task, const int16_t* block, uint8_t* out) {
+  constexpr size_t kColumns[] = {0, 1, 3, 5, 7};
+  int64_t half[2][8];
+  auto pass = [](int64_t c0, int64_t c1, int64_t c3, int64_t c5, int64_t c7, int64_t* sum,
+                 int64_t* difference) {
+    int64_t odd = c7 * -kFix0720 + c5 * kFix0850 + c3 * -kFix1272 + c1 * kFix3624;
+    *sum = c0 * 32768 + odd;
+    *difference = c0 * 32768 - odd;
+  };
+  for (size_t x : kColumns) {
+    auto at = [&](size_t y) { return Dequantized(task, block, 8 * y + x); };
+    pass(at(0), at(1), at(3), at(5), at(7), &half[0][x], &half[1][x]);
+    for (auto& row : half) row[x] = ClampWord(RoundedShift(row[x], 13));
+  }
+  for (size_t y = 0; y < 2; ++y) {
+    const int64_t* r = half[y];
+    int64_t left, right;
+    pass(r[0], r[1], r[3], r[5], r[7], &left, &right);
+    out[y * task.stride] = ClampSample(RoundedShift(left, 20));
+    out[y * task.stride + 1] = ClampSample(RoundedShift(right, 20));
+  }
+}
+
+// Reductions to two samples and one, which are small enough for plain code.
+inline void InverseDctSmall(const DctTask& task) {
+  for (uint32_t i = 0; i < task.num_blocks; ++i) {
+    int16_t* block = DctBlock(task, i);
+    uint8_t* out = task.out + size_t{i} * task.side;
+    if (task.side == 2)
+      InverseDct2(task, block, out);
+    else
+      *out = ClampSample(RoundedShift(Dequantized(task, block, 0), 3));
+    std::fill_n(block, 64, int16_t{0});
+  }
+}
 
 inline uint64_t EntropyWindow(uintptr_t base, uint64_t bit) {
   return __builtin_bswap64(LoadLittle<uint64_t>(reinterpret_cast<const void*>(base + (bit >> 3))))
@@ -187,10 +249,7 @@ bool DecodeEntropyImpl(const EntropyTask& task) {
 template <int kShift>
 void DctPass(const std::array<int16_t, 8>& in, std::array<int16_t, 8>* out) {
   auto wrap = [](int a) { return static_cast<int>(static_cast<int16_t>(a)); };
-  auto done = [](int64_t sum) {
-    int64_t value = (sum + (int64_t{1} << (kShift - 1))) >> kShift;
-    return static_cast<int16_t>(std::clamp<int64_t>(value, INT16_MIN, INT16_MAX));
-  };
+  auto done = [](int64_t sum) { return ClampWord(RoundedShift(sum, kShift)); };
   int z3 = wrap(in[3] + in[7]), z4 = wrap(in[1] + in[5]);
   int64_t t3 = in[2] * int64_t{kFix0541 + kFix0765} + in[6] * int64_t{kFix0541};
   int64_t t2 = in[2] * int64_t{kFix0541} + in[6] * int64_t{kFix0541 - kFix1847};
@@ -205,14 +264,45 @@ void DctPass(const std::array<int16_t, 8>& in, std::array<int16_t, 8>* out) {
           done(t0 - t3 - q0), done(t1 - t2 - q1), done(t1 + t2 - q2), done(t0 + t3 - q3)};
 }
 
-void InverseDctImpl(const DctTask& task) {
+void Dct4Pass(const std::array<int16_t, 8>& c, int shift, std::array<int16_t, 4>* out) {
+  int64_t even = c[2] * kFix1847 - c[6] * kFix0765, dc = c[0] * int64_t{16384};
+  int64_t near = c[7] * int64_t{-kFix0211} + c[5] * int64_t{kFix1451} - c[3] * int64_t{kFix2172} +
+                 c[1] * int64_t{kFix1061};
+  int64_t far = c[7] * int64_t{-kFix0509} - c[5] * int64_t{kFix0601} + c[3] * int64_t{kFix0899} +
+                c[1] * int64_t{kFix2562};
+  auto done = [&](int64_t v) { return ClampWord(RoundedShift(v, shift)); };
+  *out = {done(dc + even + far), done(dc - even + near), done(dc - even - near),
+          done(dc + even - far)};
+}
+
+void InverseDct4(const DctTask& task) {
   for (uint32_t i = 0; i < task.num_blocks; ++i) {
-    int16_t* block = task.blocks + i / task.per_mcu * task.mcu_step + i % task.per_mcu * 64;
+    int16_t* block = DctBlock(task, i);
+    std::array<std::array<int16_t, 4>, 8> columns;
+    for (size_t x = 0; x < 8; ++x) {
+      std::array<int16_t, 8> column;
+      for (size_t y = 0; y < 8; ++y) column[y] = Dequantized(task, block, 8 * y + x);
+      Dct4Pass(column, 12, &columns[x]);
+    }
+    for (size_t y = 0; y < 4; ++y) {
+      std::array<int16_t, 8> row;
+      std::array<int16_t, 4> out;
+      for (size_t x = 0; x < 8; ++x) row[x] = columns[x][y];
+      Dct4Pass(row, 19, &out);
+      for (size_t x = 0; x < 4; ++x)
+        task.out[y * task.stride + 4 * size_t{i} + x] = ClampSample(out[x]);
+    }
+    std::fill_n(block, 64, int16_t{0});
+  }
+}
+
+void InverseDct8(const DctTask& task) {
+  for (uint32_t i = 0; i < task.num_blocks; ++i) {
+    int16_t* block = DctBlock(task, i);
     std::array<std::array<int16_t, 8>, 8> columns;
     for (size_t x = 0; x < 8; ++x) {
       std::array<int16_t, 8> column;
-      for (size_t y = 0; y < 8; ++y)
-        column[y] = static_cast<int16_t>(block[8 * y + x] * task.quantization[8 * y + x]);
+      for (size_t y = 0; y < 8; ++y) column[y] = Dequantized(task, block, 8 * y + x);
       DctPass<11>(column, &columns[x]);
     }
     for (size_t y = 0; y < 8; ++y) {
@@ -220,8 +310,7 @@ void InverseDctImpl(const DctTask& task) {
       for (size_t x = 0; x < 8; ++x) row[x] = columns[x][y];
       DctPass<18>(row, &out);
       for (size_t x = 0; x < 8; ++x)
-        task.out[y * task.stride + 8 * i + x] =
-            static_cast<uint8_t>(std::clamp(out[x] + 128, 0, 255));
+        task.out[y * task.stride + 8 * size_t{i} + x] = ClampSample(out[x]);
     }
     std::fill_n(block, 64, int16_t{0});
   }
@@ -245,6 +334,16 @@ void ConvertColorRowImpl(const ColorTask& t) {
     t.rgb[3 * x] = static_cast<uint8_t>(std::clamp(r, 0, 255));
     t.rgb[3 * x + 1] = static_cast<uint8_t>(std::clamp(g, 0, 255));
     t.rgb[3 * x + 2] = static_cast<uint8_t>(std::clamp(b, 0, 255));
+  }
+}
+
+void ConvertColorPlanesImpl(uint8_t* y, uint8_t* cb, uint8_t* cr, size_t pixels) {
+  for (size_t i = 0; i < pixels; ++i) {
+    uint8_t rgb[3];
+    ConvertColorRowImpl({y + i, cb + i, cr + i, nullptr, nullptr, false, 1, rgb});
+    y[i] = rgb[0];
+    cb[i] = rgb[1];
+    cr[i] = rgb[2];
   }
 }
 
@@ -388,30 +487,104 @@ HWY_INLINE void ClearBlock(int16_t* block) {
   for (size_t i = 0; i < 64; i += hn::Lanes(d)) hn::StoreU(hn::Zero(d), d, block + i);
 }
 
-void InverseDctImpl(const DctTask& task) {
+// Rows of several blocks, and where their samples go.
+struct BlockGroup {
+  int16_t* blocks[kBlocks];
+  uint8_t* out[kBlocks];
+
+  BlockGroup(const DctTask& task, uint32_t first) {
+    for (uint32_t k = 0; k < kBlocks; ++k) {  // the last group may take the last block again
+      const uint32_t at = std::min(first + k, task.num_blocks - 1);
+      blocks[k] = DctBlock(task, at);
+      out[k] = task.out + task.side * size_t{at};
+    }
+  }
+};
+
+// Dequantizes the blocks into 8 rows and clears them.
+HWY_INLINE void TakeRows(const DctTask& task, const BlockGroup& group, V16 (&r)[8]) {
+  HWY_UNROLL(8)
+  for (size_t y = 0; y < 8; ++y)
+    r[y] = hn::Mul(LoadRows(group.blocks, y), hn::LoadDup128(D16(), task.quantization + 8 * y));
+  for (size_t k = 0; k < kBlocks; ++k) ClearBlock(group.blocks[k]);
+}
+
+struct Dct4Half {
+  V32 out[4];
+};
+
+template <int kShift>
+HWY_INLINE Dct4Half Dct4Columns(V16 dc, V16 pairs26, V16 pairs75, V16 pairs31) {
+  const D32 d32;
+  const V32 base =
+      hn::Add(hn::ShiftRight<2>(hn::BitCast(d32, dc)), hn::Set(d32, 1 << (kShift - 1)));
+  const V32 even = MulPairs(pairs26, kFix1847, -kFix0765);
+  const V32 near =
+      PairMulAdd(pairs75, Factors(-kFix0211, kFix1451), MulPairs(pairs31, -kFix2172, kFix1061));
+  const V32 far =
+      PairMulAdd(pairs75, Factors(-kFix0509, -kFix0601), MulPairs(pairs31, kFix0899, kFix2562));
+  const V32 sum = hn::Add(base, even), difference = hn::Sub(base, even);
+  const auto shift = [](V32 v) HWY_ATTR { return hn::ShiftRight<kShift>(v); };
+  return {{shift(hn::Add(sum, far)), shift(hn::Add(difference, near)),
+           shift(hn::Sub(difference, near)), shift(hn::Sub(sum, far))}};
+}
+
+// From 8 rows to 4; the others become zero.
+template <int kShift>
+HWY_INLINE void Dct4Pass(V16 (&r)[8]) {
+  const D16 d;
+  const V16 zero = hn::Zero(d);
+  const Dct4Half low =
+      Dct4Columns<kShift>(hn::InterleaveLower(d, zero, r[0]), hn::InterleaveLower(d, r[2], r[6]),
+                          hn::InterleaveLower(d, r[7], r[5]), hn::InterleaveLower(d, r[3], r[1]));
+  const Dct4Half high =
+      Dct4Columns<kShift>(hn::InterleaveUpper(d, zero, r[0]), hn::InterleaveUpper(d, r[2], r[6]),
+                          hn::InterleaveUpper(d, r[7], r[5]), hn::InterleaveUpper(d, r[3], r[1]));
+  HWY_UNROLL(4)
+  for (size_t i = 0; i < 4; ++i) {
+    r[i] = hn::ReorderDemote2To(d, low.out[i], high.out[i]);
+    r[i + 4] = zero;
+  }
+}
+
+void InverseDct4(const DctTask& task) {
+  const D16 d;
+  const D8 d8;
+  const V16 offset = hn::Set(d, 128);
+  HWY_ALIGN uint8_t rows[2][hn::MaxLanes(D8())];
+  for (uint32_t i = 0; i < task.num_blocks; i += kBlocks) {
+    const BlockGroup group(task, i);
+    V16 r[8];
+    TakeRows(task, group, r);
+    Dct4Pass<12>(r);
+    TransposeBlocks(r);
+    Dct4Pass<19>(r);
+    TransposeBlocks(r);
+    for (size_t half = 0; half < 2; ++half)
+      hn::Store(PackBytes(hn::SaturatedAdd(r[2 * half], offset),
+                          hn::SaturatedAdd(r[2 * half + 1], offset)),
+                d8, rows[half]);
+    for (size_t k = 0; k < kBlocks; ++k)
+      for (size_t y = 0; y < 4; ++y)
+        std::memcpy(group.out[k] + y * task.stride, rows[y / 2] + 16 * k + 8 * (y % 2), 4);
+  }
+}
+
+void InverseDct8(const DctTask& task) {
   const D16 d;
   const V16 offset = hn::Set(d, 128);
   for (uint32_t i = 0; i < task.num_blocks; i += kBlocks) {
-    int16_t* blocks[kBlocks];
-    uint8_t* out[kBlocks];
-    for (uint32_t k = 0; k < kBlocks; ++k) {  // the last vector may take the last block again
-      const uint32_t at = std::min(i + k, task.num_blocks - 1);
-      blocks[k] = task.blocks + at / task.per_mcu * task.mcu_step + at % task.per_mcu * 64;
-      out[k] = task.out + 8 * size_t{at};
-    }
+    const BlockGroup group(task, i);
     V16 r[8];
-    HWY_UNROLL(8)
-    for (size_t y = 0; y < 8; ++y)
-      r[y] = hn::Mul(LoadRows(blocks, y), hn::LoadDup128(d, task.quantization + 8 * y));
-    for (size_t k = 0; k < kBlocks; ++k) ClearBlock(blocks[k]);
+    TakeRows(task, group, r);
     DctPass<11>(r);
     TransposeBlocks(r);
     DctPass<18>(r);
     TransposeBlocks(r);
     HWY_UNROLL(4)
     for (size_t y = 0; y < 8; y += 2)
-      StoreRows(PackBytes(hn::SaturatedAdd(r[y], offset), hn::SaturatedAdd(r[y + 1], offset)), out,
-                y, task.stride);
+      StoreRows(PackBytes(hn::SaturatedAdd(r[y], offset), hn::SaturatedAdd(r[y + 1], offset)),
+                group.out, y, task.stride);
   }
 }
 
@@ -479,23 +652,43 @@ HWY_INLINE Rgb ToRgb(V16 y, V16 cb, V16 cr) {
   return {clamp(r), clamp(g), clamp(b)};
 }
 
-template <ChromaForm kForm>
-HWY_INLINE void ConvertRowOf(const ColorTask& t) {
+struct RgbBytes {
+  V8 r, g, b;
+};
+
+HWY_INLINE RgbBytes ToRgbBytes(V8 luma, const Chroma& cb, const Chroma& cr) {
   const D8 d8;
   const D16 d;
   const hn::RebindToUnsigned<D16> du;
-  const size_t step = hn::Lanes(d8);
-  for (size_t x = 0; x < t.pixels; x += step) {
+  const V16 y = hn::BitCast(d, luma);
+  const Rgb even = ToRgb(hn::And(y, hn::Set(d, 255)), cb.even, cr.even);
+  const Rgb odd = ToRgb(hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(du, y))), cb.odd, cr.odd);
+  const auto join = [&](V16 a, V16 b)
+                        HWY_ATTR { return hn::BitCast(d8, hn::Or(a, hn::ShiftLeft<8>(b))); };
+  return {join(even.r, odd.r), join(even.g, odd.g), join(even.b, odd.b)};
+}
+
+template <ChromaForm kForm>
+HWY_INLINE void ConvertRowOf(const ColorTask& t) {
+  const D8 d8;
+  for (size_t x = 0; x < t.pixels; x += hn::Lanes(d8)) {
     const size_t at = kForm == ChromaForm::kFull ? x : x / 2;
     const Chroma cb = LoadChroma<kForm>(t.cb + at, t.cb_far + (t.cb_far ? at : 0));
     const Chroma cr = LoadChroma<kForm>(t.cr + at, t.cr_far + (t.cr_far ? at : 0));
-    const V16 y = hn::BitCast(d, hn::LoadU(d8, t.y + x));
-    const Rgb even = ToRgb(hn::And(y, hn::Set(d, 255)), cb.even, cr.even);
-    const Rgb odd = ToRgb(hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(du, y))), cb.odd, cr.odd);
-    const auto join = [&](V16 a, V16 b)
-                          HWY_ATTR { return hn::BitCast(d8, hn::Or(a, hn::ShiftLeft<8>(b))); };
-    hn::StoreInterleaved3(join(even.r, odd.r), join(even.g, odd.g), join(even.b, odd.b), d8,
-                          t.rgb + 3 * x);
+    const RgbBytes rgb = ToRgbBytes(hn::LoadU(d8, t.y + x), cb, cr);
+    hn::StoreInterleaved3(rgb.r, rgb.g, rgb.b, d8, t.rgb + 3 * x);
+  }
+}
+
+void ConvertColorPlanesImpl(uint8_t* y, uint8_t* cb, uint8_t* cr, size_t pixels) {
+  const D8 d8;
+  for (size_t x = 0; x < pixels; x += hn::Lanes(d8)) {
+    const RgbBytes rgb =
+        ToRgbBytes(hn::LoadU(d8, y + x), LoadChroma<ChromaForm::kFull>(cb + x, nullptr),
+                   LoadChroma<ChromaForm::kFull>(cr + x, nullptr));
+    hn::StoreU(rgb.r, d8, y + x);
+    hn::StoreU(rgb.g, d8, cb + x);
+    hn::StoreU(rgb.b, d8, cr + x);
   }
 }
 
@@ -507,6 +700,12 @@ void ConvertColorRowImpl(const ColorTask& task) {
 
 #endif
 
+void InverseDctImpl(const DctTask& task) {
+  if (task.side == 8) return InverseDct8(task);
+  if (task.side == 4) return InverseDct4(task);
+  InverseDctSmall(task);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace headrace::codec
 HWY_AFTER_NAMESPACE();
@@ -517,12 +716,17 @@ namespace headrace::codec {
 HWY_EXPORT(DecodeEntropyImpl);
 HWY_EXPORT(InverseDctImpl);
 HWY_EXPORT(ConvertColorRowImpl);
+HWY_EXPORT(ConvertColorPlanesImpl);
 
 bool DecodeEntropy(const EntropyTask& task) {
   return HWY_DYNAMIC_DISPATCH(DecodeEntropyImpl)(task);
 }
 void InverseDct(const DctTask& task) { HWY_DYNAMIC_DISPATCH(InverseDctImpl)(task); }
 void ConvertColorRow(const ColorTask& task) { HWY_DYNAMIC_DISPATCH(ConvertColorRowImpl)(task); }
+
+void ConvertColorPlanes(uint8_t* y, uint8_t* cb, uint8_t* cr, size_t pixels) {
+  HWY_DYNAMIC_DISPATCH(ConvertColorPlanesImpl)(y, cb, cr, pixels);
+}
 
 }  // namespace headrace::codec
 #endif  // HWY_ONCE

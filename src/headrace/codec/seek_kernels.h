@@ -42,7 +42,9 @@ struct DctTask {
   uint32_t per_mcu;  // 1 or 2
   size_t mcu_step;
   const int16_t* quantization;  // [64], 16-byte aligned
-  uint8_t* out;                 // 8 rows of 8 * num_blocks samples
+  // Samples a side that a block becomes: 8, or 4, 2, 1 for an image reduced in the transform.
+  uint32_t side;
+  uint8_t* out;  // `side` rows of side * num_blocks samples
   size_t stride;
 };
 void InverseDct(const DctTask& task);
@@ -60,5 +62,8 @@ struct ColorTask {
 };
 inline constexpr size_t kRowPadding = 64;
 void ConvertColorRow(const ColorTask& task);
+
+// YCbCr to RGB in place, plane by plane; kRowPadding bytes behind each may be read and written.
+void ConvertColorPlanes(uint8_t* y, uint8_t* cb, uint8_t* cr, size_t pixels);
 
 }  // namespace headrace::codec
