@@ -28,6 +28,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -326,11 +327,12 @@ def by_cjpeg(piece: Image.Image, cache: Path) -> Encoded:
     cjpeg, jpegtran = tool("cjpeg", cache), tool("jpegtran", cache)
     buffer = io.BytesIO()
     piece.save(buffer, "PPM")
-    script = cache / "scans.txt"
     for name, options in CJPEG.items():
-        script.write_text(SCANS.get(name, ""))
-        given = options.replace("%scans%", str(script)).split()
-        yield f"cjpeg-{name}", run_tool([cjpeg, *given], buffer.getvalue())
+        with tempfile.NamedTemporaryFile("w") as script:
+            script.write(SCANS.get(name, ""))
+            script.flush()
+            given = options.replace("%scans%", script.name).split()
+            yield f"cjpeg-{name}", run_tool([cjpeg, *given], buffer.getvalue())
     plain = run_tool([cjpeg, "-quality", "85"], buffer.getvalue())
     for name, options in JPEGTRAN.items():
         yield f"jpegtran-{name}", run_tool([jpegtran, *options.split()], plain)
@@ -340,14 +342,14 @@ def by_jpeglib(piece: Image.Image, cache: Path) -> Encoded:
     import jpeglib
     import numpy
 
-    target = cache / "jpeglib.jpg"
     jpegtran = tool("jpegtran", cache)
     for name, (library, quality, sampling, flags) in JPEGLIB.items():
         jpeglib.version.set(library)
         image = jpeglib.from_spatial(numpy.asarray(piece).copy())
         image.samp_factor = (sampling, (1, 1), (1, 1))
-        image.write_spatial(str(target), qt=quality, flags=list(flags))
-        data = target.read_bytes()
+        with tempfile.NamedTemporaryFile(suffix=".jpg") as target:
+            image.write_spatial(target.name, qt=quality, flags=list(flags))
+            data = Path(target.name).read_bytes()
         yield f"libjpeg-{name}", data
         if name.startswith("mozjpeg4"):  # whose files are all progressive
             yield f"libjpeg-{name}-sequential", run_tool([jpegtran, "-optimize"], data)

@@ -52,6 +52,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="compare results instead of times")
     parser.add_argument("--prepare", action="store_true", help="make the data, measure nothing")
     parser.add_argument("--render", type=Path, help="only render this JSON file of results again")
+    parser.add_argument("--codec", type=Path, help="use this headrace_codec_bench, build none")
     parser.add_argument("--no-limits", action="store_true", help="leave out the machine's limits")
     parser.add_argument(
         "--data", type=Path, default=BENCH / ".data", help="where the data are kept"
@@ -278,7 +279,9 @@ def run_campaign(args: argparse.Namespace, data: Data) -> int:
         print("bench: the data are ready; left out: " + (", ".join(left_out) or "nothing"))
         return 0
     floor = None if args.no_limits else limits.build_floor()
-    program = codec.build_program() if works & {"w6", "w7", "w8"} else None
+    program = args.codec
+    if not program and works & {"w6", "w7", "w8"}:
+        program = codec.build_program()
     campaign = {
         "date": datetime.date.today().isoformat(),
         "commit": commit_name(),
