@@ -39,6 +39,13 @@ Result<size_t> Members::Choice(std::string_view name,
   return static_cast<size_t>(choice - choices.begin());
 }
 
+Result<bool> Members::Flag(std::string_view name, bool fallback) const {
+  const Json* member = Find(name);
+  if (!member) return fallback;
+  if (!member->is_bool()) return Wrong(name, "expected true or false, found " + member->Dump());
+  return member->AsBool();
+}
+
 Result<uint64_t> Members::Unsigned(std::string_view name, uint64_t fallback, uint64_t min,
                                    uint64_t max) const {
   const Json* member = Find(name);

@@ -31,6 +31,7 @@ class Members {
   // Which of `choices` the member names; the first when it is missing.
   Result<size_t> Choice(std::string_view name,
                         std::initializer_list<std::string_view> choices) const;
+  Result<bool> Flag(std::string_view name, bool fallback) const;
   Result<uint64_t> Unsigned(std::string_view name, uint64_t fallback, uint64_t min,
                             uint64_t max) const;
   Result<double> Real(std::string_view name, double fallback, double min, double max) const;

@@ -67,15 +67,16 @@ Result<ImageInfo> OpenStored(Bytes encoded, const DecodeHints& hints, uint64_t m
   return NotAnImage(encoded);
 }
 
-Result<PixelView> DecodeStored(Bytes encoded, const ImageInfo& info, const Rect& region, bool luma,
-                               Scratch::Rep* rep) {
-  auto count = [&](SeekRefusal path) { ++rep->decode_counts[static_cast<size_t>(path)]; };
+void Count(SeekRefusal path, Scratch::Rep* rep) { ++rep->decode_counts[static_cast<size_t>(path)]; }
+
+Result<PixelView> DecodeStored(Bytes encoded, const ImageInfo& info, const Rect& region,
+                               uint32_t reduction, bool luma, Scratch::Rep* rep) {
   if (info.format == ImageFormat::kJpeg) {
-    auto view = rep->jpeg.DecodeOpened(region, 1, luma, &rep->pixels, &rep->row);
-    count(rep->jpeg.last_path());
+    auto view = rep->jpeg.DecodeOpened(region, reduction, luma, &rep->pixels, &rep->row);
+    Count(rep->jpeg.last_path(), rep);
     return view;
   }
-  count(SeekRefusal::kNotJpeg);
+  Count(SeekRefusal::kNotJpeg, rep);
   if (info.format == ImageFormat::kWebp)
     return DecodeWebp(encoded, info, region, luma, &rep->pixels);
   return DecodePng(encoded, region, luma, &rep->pixels, &rep->row);
@@ -105,14 +106,25 @@ Result<ImageInfo> OpenImage(Bytes encoded, const DecodeHints& hints, ExifOrienta
 }
 
 Result<PixelView> DecodeOpenedImage(Bytes encoded, const ImageInfo& info, const Rect& region,
-                                    bool luma, Scratch::Rep* rep) {
+                                    uint32_t reduction, bool luma, Scratch::Rep* rep) {
   Orientation orientation = OrientationOf(info.orientation);
-  if (orientation.upright()) return DecodeStored(encoded, info, region, luma, rep);
+  if (orientation.upright()) return DecodeStored(encoded, info, region, reduction, luma, rep);
   Rect stored = StoredRect(orientation, region, info.width, info.height);
   ImageInfo as_stored = info;
   if (orientation.transposed) std::swap(as_stored.width, as_stored.height);
-  HR_ASSIGN_OR_RETURN(PixelView view, DecodeStored(encoded, as_stored, stored, luma, rep));
+  HR_ASSIGN_OR_RETURN(PixelView view, DecodeStored(encoded, as_stored, stored, 1, luma, rep));
   return TurnUpright(orientation, view, &rep->upright);
+}
+
+bool HasYccPlanes(const ImageInfo& info, const Scratch::Rep* rep) {
+  return info.format == ImageFormat::kJpeg && OrientationOf(info.orientation).upright() &&
+         rep->jpeg.HasYccPlanes();
+}
+
+Result<YccPlanes> DecodeOpenedPlanes(const Rect& region, uint32_t reduction, Scratch::Rep* rep) {
+  auto planes = rep->jpeg.DecodeSamples(region, reduction, &rep->pixels);
+  Count(rep->jpeg.last_path(), rep);
+  return planes;
 }
 
 Result<ImageInfo> ReadImageInfo(Bytes encoded, uint64_t max_pixels, Scratch* scratch,
@@ -138,7 +150,8 @@ Result<PixelView> DecodeRegion(Bytes encoded, const Rect& region, uint32_t chann
     return Error(Code::kOutOfRange,
                  "the region {} x {} at ({}, {}) is not inside the image of {} x {}", region.width,
                  region.height, region.x, region.y, info.width, info.height);
-  HR_ASSIGN_OR_RETURN(PixelView view, DecodeOpenedImage(encoded, info, region, channels == 1, rep));
+  HR_ASSIGN_OR_RETURN(PixelView view,
+                      DecodeOpenedImage(encoded, info, region, 1, channels == 1, rep));
   return WithChannels(view, channels, rep);
 }
 

@@ -10,6 +10,7 @@
 #include "headrace/codec/description.h"
 #include "headrace/codec/draws.h"
 #include "headrace/codec/image_decoder.h"
+#include "headrace/codec/orientation.h"
 #include "headrace/codec/pixel_ops.h"
 #include "headrace/codec/resize.h"
 #include "headrace/codec/scratch.h"
@@ -25,6 +26,9 @@ struct Size {
   uint32_t height = 0, width = 0;
 };
 
+// Whether JPEGs are converted to RGB before the resize, or resized in Y, Cb and Cr.
+enum class Quality : uint8_t { kExact, kFast };
+
 // The operations as described. Immutable.
 struct ImageOps {
   std::optional<CropDistribution> resized_crop;  // to the output's size
@@ -38,6 +42,8 @@ struct ImageOps {
   std::vector<double> mean, std;
   ExifOrientation exif = ExifOrientation::kApply;
   uint64_t max_pixels = kDefaultMaxPixels;
+  Quality quality = Quality::kExact;
+  bool dct_scaling = false;
 };
 
 // Where the output's pixels come from: a rectangle of the image, resampled.
@@ -45,6 +51,7 @@ struct Geometry {
   uint32_t origin_x = 0, origin_y = 0;  // of the samples that the plans count
   AxisPlan x, y;
   uint32_t left = 0, top = 0;  // black border of the output before the pixels
+  bool flip = false;
 };
 
 // The central `want` of `have` samples, with torchvision's rounding (halves to even).
@@ -98,18 +105,12 @@ class ImageTransform : public Transform {
     StageClock clock(rep->recorder);
     HR_ASSIGN_OR_RETURN(ImageInfo info, OpenImage(encoded, hints, ops_.exif, ops_.max_pixels, rep));
     Geometry geometry = Place(info.width, info.height, key);
-    bool flip = ops_.flip_probability &&
-                OpRandom(key, ops_.flip_index).NextDouble() < *ops_.flip_probability;
-    if (flip) geometry.left = format_.width - geometry.left - geometry.x.count;
-    if (!rep->resizer.Prepare(geometry.x, geometry.y, flip))
-      return Error(Code::kResourceExhausted, "no memory for the weights of a resize");
-    Rect region = rep->resizer.source();
-    region.x += geometry.origin_x;
-    region.y += geometry.origin_y;
-    HR_ASSIGN_OR_RETURN(PixelView view,
-                        DecodeOpenedImage(encoded, info, region, format_.channels == 1, rep));
-    clock.Lap(Stage::kDecode, encoded.size());
-    Status status = Resample(view, geometry, key, rep, out.data());
+    geometry.flip = ops_.flip_probability &&
+                    OpRandom(key, ops_.flip_index).NextDouble() < *ops_.flip_probability;
+    if (geometry.flip) geometry.left = format_.width - geometry.left - geometry.x.count;
+    Status status = ops_.augmentations.empty()
+                        ? Render(encoded, info, geometry, format_, rep, &clock, out.data())
+                        : Augment(encoded, info, geometry, key, rep, &clock, out.data());
     clock.Lap(Stage::kTransform, out.size());
     return status;
   }
@@ -146,17 +147,55 @@ class ImageTransform : public Transform {
     return {ops_.short_side, longer(width, height)};
   }
 
-  Status Resample(const PixelView& view, const Geometry& geometry, const DrawKey& key,
-                  Scratch::Rep* rep, std::byte* out) const {
-    if (ops_.augmentations.empty())
-      return rep->resizer.Run(view, format_, geometry.left, geometry.top, out);
+  // How many times the inverse DCT may reduce the image: at least the output's size must be left.
+  uint32_t Reduction(const ImageInfo& info, const Geometry& g) const {
+    uint32_t reduction = ops_.dct_scaling && info.format == ImageFormat::kJpeg ? 8 : 1;
+    if (!OrientationOf(info.orientation).upright()) reduction = 1;
+    while (reduction > 1 && (g.x.in / g.x.out < reduction || g.y.in / g.y.out < reduction))
+      reduction /= 2;
+    return reduction;
+  }
+
+  // Decodes what the output needs and resamples it.
+  Status Render(Bytes encoded, const ImageInfo& info, const Geometry& g, const OutputFormat& format,
+                Scratch::Rep* rep, StageClock* clock, std::byte* out) const {
+    uint32_t reduction = Reduction(info, g);
+    if (ops_.quality == Quality::kFast && format.channels == 3 && HasYccPlanes(info, rep))
+      return RenderPlanes(encoded, g, reduction, format, rep, clock, out);
+    AxisPlan x = Coarser(g.x, g.origin_x, reduction), y = Coarser(g.y, g.origin_y, reduction);
+    if (!rep->resizer.Prepare(x, y, g.flip))
+      return Error(Code::kResourceExhausted, "no memory for the weights of a resize");
+    Rect region = rep->resizer.source();
+    region.x += g.origin_x / reduction;
+    region.y += g.origin_y / reduction;
+    HR_ASSIGN_OR_RETURN(PixelView view, DecodeOpenedImage(encoded, info, region, reduction,
+                                                          format.channels == 1, rep));
+    clock->Lap(Stage::kDecode, encoded.size());
+    return rep->resizer.Run(view, format, g.left, g.top, out);
+  }
+
+  Status RenderPlanes(Bytes encoded, const Geometry& g, uint32_t reduction,
+                      const OutputFormat& format, Scratch::Rep* rep, StageClock* clock,
+                      std::byte* out) const {
+    PlaneResize resize{g.origin_x, g.origin_y, g.x, g.y, g.flip};
+    Rect region{g.origin_x, g.origin_y, 0, 0};
+    PlaneResizer::SourceRange(g.x, reduction, &region.x, &region.width);
+    PlaneResizer::SourceRange(g.y, reduction, &region.y, &region.height);
+    HR_ASSIGN_OR_RETURN(YccPlanes planes, DecodeOpenedPlanes(region, reduction, rep));
+    clock->Lap(Stage::kDecode, encoded.size());
+    return rep->plane_resizer.Run(planes, resize, format, g.left, g.top, out);
+  }
+
+  // The same with operations on the colours of the resampled image.
+  Status Augment(Bytes encoded, const ImageInfo& info, const Geometry& geometry, const DrawKey& key,
+                 Scratch::Rep* rep, StageClock* clock, std::byte* out) const {
     Planes image{nullptr, format_.channels, format_.height, format_.width};
     if (!rep->planes.Reserve(image.plane_bytes() * image.channels) ||
         !rep->op_memory.Reserve(PixelOpMemory(image.height, image.width)))
       return Error(Code::kResourceExhausted, "no memory for {} x {} pixels", image.width,
                    image.height);
     HR_RETURN_IF_ERROR(
-        rep->resizer.Run(view, planar_format_, geometry.left, geometry.top, rep->planes.data()));
+        Render(encoded, info, geometry, planar_format_, rep, clock, rep->planes.data()));
     image.data = reinterpret_cast<uint8_t*>(rep->planes.data());
     for (const Augmentation& augmentation : ops_.augmentations)
       augmentation.Apply(key, image, &rep->op_memory);
@@ -175,8 +214,9 @@ class Builder {
  public:
   Result<std::shared_ptr<const Transform>> Build(const Json& description) {
     Members members(description, "image transform");
-    HR_RETURN_IF_ERROR(members.OnlyKnown(
-        {"type", "ops", "dtype", "layout", "channels", "max_pixels", "exif_orientation"}));
+    HR_RETURN_IF_ERROR(
+        members.OnlyKnown({"type", "ops", "dtype", "layout", "channels", "max_pixels",
+                           "exif_orientation", "quality", "dct_scaling"}));
     HR_RETURN_IF_ERROR(ReadOutput(members));
     const Json* ops = members.Find("ops");
     if (ops && !ops->is_array())
@@ -208,6 +248,9 @@ class Builder {
     HR_ASSIGN_OR_RETURN(ops_.max_pixels,
                         members.Unsigned("max_pixels", kDefaultMaxPixels, 1, uint64_t{1} << 32));
     HR_ASSIGN_OR_RETURN(size_t exif, members.Choice("exif_orientation", {"apply", "ignore"}));
+    HR_ASSIGN_OR_RETURN(size_t quality, members.Choice("quality", {"exact", "fast"}));
+    ops_.quality = quality == 0 ? Quality::kExact : Quality::kFast;
+    HR_ASSIGN_OR_RETURN(ops_.dct_scaling, members.Flag("dct_scaling", false));
     ops_.exif = exif == 0 ? ExifOrientation::kApply : ExifOrientation::kIgnore;
     return OkStatus();
   }

@@ -19,6 +19,20 @@ void Interleave(const uint8_t* r, const uint8_t* g, const uint8_t* b, size_t pix
 
 }  // namespace
 
+void PlaneResizer::SourceRange(const AxisPlan& plan, uint32_t reduction, uint32_t* begin,
+                               uint32_t* size) {
+  // The filter reaches one output pixel to each side, or one sample where those are larger.
+  constexpr uint32_t kMaxSubsampling = 4;
+  double scale = static_cast<double>(plan.in) / static_cast<double>(plan.out);
+  double reach = std::max(scale, 1.0 * reduction * kMaxSubsampling) + reduction * kMaxSubsampling;
+  double first = (plan.begin + 0.5) * scale - reach;
+  double end = (plan.begin + plan.count - 0.5) * scale + reach;
+  auto from = static_cast<uint32_t>(std::max(first, 0.0));
+  auto to = static_cast<uint32_t>(std::min(end + 1, static_cast<double>(plan.in)));
+  *begin += from;
+  *size = to - from;
+}
+
 Status PlaneResizer::ResamplePlane(const SamplePlane& plane, const PlaneResize& resize,
                                    Resizer* resizer, std::byte* out) {
   AxisPlan x = Coarser(resize.x, resize.origin_x, plane.step_x);

@@ -20,6 +20,11 @@ struct PlaneResize {
 
 class PlaneResizer {
  public:
+  // The pixels of one axis of which Run may need samples, of planes reduced `reduction` times:
+  // moves `begin` from the plan's first pixel to the first of them and sets their number.
+  static void SourceRange(const AxisPlan& plan, uint32_t reduction, uint32_t* begin,
+                          uint32_t* size);
+
   // Resamples `planes`, which must hold all samples that have a part in the rectangle, and writes
   // the result at (left, top) of `out`, an image of `format` with 3 channels. Where it does not
   // reach, black is written. kResourceExhausted when memory is short.

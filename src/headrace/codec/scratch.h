@@ -6,6 +6,7 @@
 #include "headrace/base/bytes.h"
 #include "headrace/base/stage_timer.h"
 #include "headrace/codec/jpeg_decoder.h"
+#include "headrace/codec/plane_resizer.h"
 #include "headrace/codec/resize.h"
 #include "headrace/codec/transform.h"
 
@@ -22,6 +23,7 @@ struct Scratch::Rep {
   AlignedBuffer planes;   // the resized image, when operations on its colours follow
   AlignedBuffer op_memory;
   Resizer resizer;
+  PlaneResizer plane_resizer;
   DecodeCounts decode_counts{};
 };
 

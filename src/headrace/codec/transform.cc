@@ -50,7 +50,8 @@ Scratch::Scratch(Scratch&&) noexcept = default;
 uint64_t Scratch::memory_bytes() const {
   return sizeof(Rep) + rep_->jpeg.memory_bytes() + rep_->pixels.capacity() + rep_->row.capacity() +
          rep_->upright.capacity() + rep_->widened.capacity() + rep_->planes.capacity() +
-         rep_->op_memory.capacity() + rep_->resizer.memory_bytes();
+         rep_->op_memory.capacity() + rep_->resizer.memory_bytes() +
+         rep_->plane_resizer.memory_bytes();
 }
 
 const DecodeCounts& Scratch::decode_counts() const { return rep_->decode_counts; }
