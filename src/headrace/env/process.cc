@@ -131,6 +131,4 @@ Thread::~Thread() {
   if (rep_) pthread_join(rep_->id, nullptr);
 }
 
-void Thread::Abandon() { rep_.reset(); }
-
 }  // namespace headrace

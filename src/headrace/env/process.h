@@ -34,9 +34,6 @@ class Thread {
   ~Thread();
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
-  // Lets go of the thread without joining: only for the child of a fork, in which it does not
-  // exist. What its `run` captured stays allocated there.
-  void Abandon();
 
  private:
   Thread();

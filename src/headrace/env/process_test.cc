@@ -151,20 +151,5 @@ TEST(Thread, ARefusedThreadIsAnError) {
             0);
 }
 
-TEST(Thread, AChildOfAForkLetsGoOfItsParentsThreads) {
-  std::atomic<bool> stop{false};
-  auto thread = Thread::Start("parents", [&] {
-    while (!stop) ::usleep(100);
-  });
-  ASSERT_TRUE(thread.ok());
-  EXPECT_EQ(ExitOfChild([&] {
-              (*thread)->Abandon();
-              thread = Error(Code::kCancelled, "destroyed");  // must not wait for it
-              return 0;
-            }),
-            0);
-  stop = true;
-}
-
 }  // namespace
 }  // namespace headrace
