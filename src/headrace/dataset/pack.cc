@@ -6,13 +6,12 @@
 #include <new>
 #include <set>
 
-#include "headrace/base/mutex.h"
 #include "headrace/base/sha256.h"
 #include "headrace/base/text.h"
+#include "headrace/dataset/crew.h"
 #include "headrace/dataset/pack_layout.h"
 #include "headrace/dataset/pack_source.h"
 #include "headrace/dataset/pack_staging.h"
-#include "headrace/env/process.h"
 
 namespace headrace::dataset {
 namespace {
@@ -21,8 +20,7 @@ namespace {
 // program are not mixed with new ones.
 constexpr int kLayoutVersion = 2;
 
-// Writes the shards of one pack with several threads. Each thread takes the next shard that nobody
-// has; the first fault stops all.
+// Writes the shards of one pack with several threads.
 class ShardCrew {
  public:
   ShardCrew(FileSystem* fs, const PackList* list, const std::vector<PackSpan>* spans,
@@ -33,23 +31,12 @@ class ShardCrew {
         staging_(staging),
         options_(options),
         ctx_(ctx),
-        packed_(spans->size()) {}
+        packed_(spans->size()),
+        crew_("hr-pack", options.threads, spans->size()) {}
 
   Status Run(bool resume) {
     resume_ = resume;
-    uint64_t threads =
-        options_.threads != 0 ? options_.threads : static_cast<uint64_t>(AvailableCpus());
-    threads = std::min<uint64_t>(threads, spans_->size());
-    std::vector<std::unique_ptr<Thread>> helpers;
-    while (helpers.size() + 1 < threads) {
-      auto started = Thread::Start("hr-pack", [this] { Work(); });
-      if (!started.ok()) break;  // slower with fewer, and the same bytes
-      helpers.push_back(std::move(started).value());
-    }
-    Work();
-    helpers.clear();  // joins
-    MutexLock lock(&mu_);
-    return std::move(failure_);
+    return crew_.Run([this] { return WriteShards(); });
   }
 
   const std::vector<PackedShard>& packed() const { return packed_; }
@@ -58,32 +45,17 @@ class ShardCrew {
   uint64_t bytes_done() const { return bytes_done_.load(); }
 
  private:
-  void Work() {
-    Status status;
-    try {
-      status = WriteShards();
-    } catch (const std::bad_alloc&) {  // from the standard library's containers
-      status = Status(Code::kResourceExhausted, "out of memory; use fewer --threads");
-    }
-    if (status.ok()) return;
-    MutexLock lock(&mu_);
-    if (failure_.ok()) failure_ = std::move(status);
-    stop_.store(true);
-  }
-
   Status WriteShards() {
     ShardWriterOptions writer_options;
     writer_options.sync = options_.sync;
     writer_options.skip_unreadable = options_.skip_unreadable;
     writer_options.seek_spacing = options_.seek_spacing;
-    writer_options.stop = &stop_;
+    writer_options.stop = &crew_.stop();
     writer_options.progress = options_.progress;
     HR_ASSIGN_OR_RETURN(auto writer, ShardWriter::Create(fs_, list_, writer_options));
-    while (!stop_.load(std::memory_order_relaxed)) {
-      uint64_t shard = next_.fetch_add(1);
-      if (shard >= spans_->size()) break;
-      HR_RETURN_IF_ERROR(WriteOne(shard, writer.get()));
-      bytes_done_.fetch_add((*spans_)[shard].tar_bytes);
+    while (auto shard = crew_.Take()) {
+      HR_RETURN_IF_ERROR(WriteOne(*shard, writer.get()));
+      bytes_done_.fetch_add((*spans_)[*shard].tar_bytes);
       if (options_.progress) options_.progress->shards.fetch_add(1);
     }
     return OkStatus();
@@ -116,10 +88,8 @@ class ShardCrew {
   const Context& ctx_;
   bool resume_ = false;
   std::vector<PackedShard> packed_;  // each element is written by the one thread that took it
-  std::atomic<uint64_t> next_{0}, num_reused_{0}, bytes_done_{0};
-  std::atomic<bool> stop_{false};
-  Mutex mu_;  // taken last; no I/O under it
-  Status failure_ HR_GUARDED_BY(mu_);
+  std::atomic<uint64_t> num_reused_{0}, bytes_done_{0};
+  Crew crew_;
 };
 
 std::string FingerprintOf(const PackList& list, const PackOptions& options) {

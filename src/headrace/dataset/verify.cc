@@ -1,12 +1,10 @@
 #include "headrace/dataset/verify.h"
 
 #include <algorithm>
-#include <new>
 
 #include "headrace/base/crc32c.h"
-#include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
-#include "headrace/env/process.h"
+#include "headrace/dataset/crew.h"
 
 namespace headrace::dataset {
 namespace {
@@ -161,25 +159,12 @@ class VerifyRun {
         options_(options),
         ctx_(ctx),
         verdicts_(dataset_->shards().size()),
-        faults_(dataset_->shards().size()) {}
+        faults_(dataset_->shards().size()),
+        crew_("hr-verify", options.threads, dataset_->shards().size()) {}
 
   Result<VerifyReport> Run() {
     SetTotals();
-    uint64_t threads =
-        options_.threads != 0 ? options_.threads : static_cast<uint64_t>(AvailableCpus());
-    threads = std::min<uint64_t>(threads, verdicts_.size());
-    std::vector<std::unique_ptr<Thread>> helpers;
-    while (helpers.size() + 1 < threads) {
-      auto started = Thread::Start("hr-verify", [this] { Work(); });
-      if (!started.ok()) break;  // slower with fewer
-      helpers.push_back(std::move(started).value());
-    }
-    Work();
-    helpers.clear();  // joins
-    {
-      MutexLock lock(&mu_);
-      HR_RETURN_IF_ERROR(std::move(failure_));
-    }
+    HR_RETURN_IF_ERROR(crew_.Run([this] { return CheckShards(); }));
     VerifyReport report;
     report.shards = std::move(verdicts_);
     for (const ShardVerdict& verdict : report.shards) report.num_faults += verdict.damaged;
@@ -201,27 +186,12 @@ class VerifyRun {
     options_.progress->total_bytes = bytes;
   }
 
-  void Work() {
-    Status status;
-    try {
-      status = CheckShards();
-    } catch (const std::bad_alloc&) {  // from the standard library's containers
-      status = Status(Code::kResourceExhausted, "out of memory; use fewer --threads");
-    }
-    if (status.ok()) return;
-    MutexLock lock(&mu_);
-    if (failure_.ok()) failure_ = std::move(status);
-    stop_.store(true);
-  }
-
   Status CheckShards() {
     ShardVerifier verifier(fs_, dataset_, options_, ctx_);
-    while (!stop_.load(std::memory_order_relaxed)) {
-      uint64_t shard = next_.fetch_add(1);
-      if (shard >= verdicts_.size()) break;
-      HR_RETURN_IF_ERROR(verifier.Run(shard));
-      verdicts_[shard] = std::move(verifier.verdict);
-      faults_[shard] = std::move(verifier.faults);
+    while (auto shard = crew_.Take()) {
+      HR_RETURN_IF_ERROR(verifier.Run(*shard));
+      verdicts_[*shard] = std::move(verifier.verdict);
+      faults_[*shard] = std::move(verifier.faults);
     }
     return OkStatus();
   }
@@ -233,10 +203,7 @@ class VerifyRun {
   // Each element is written by the one thread that took the shard.
   std::vector<ShardVerdict> verdicts_;
   std::vector<std::vector<Status>> faults_;
-  std::atomic<uint64_t> next_{0};
-  std::atomic<bool> stop_{false};
-  Mutex mu_;  // taken last; no I/O under it
-  Status failure_ HR_GUARDED_BY(mu_);
+  Crew crew_;
 };
 
 }  // namespace
