@@ -99,7 +99,7 @@ Result<PackedShard> ShardWriter::WriteShard(const PackSpan& span, const std::str
   fill_ = 0;
   index_ = std::make_unique<IndexBuilder>(ShardKind::kTar);
   tar_path_ = tar_path;
-  HR_ASSIGN_OR_RETURN(file_, fs_->Create(tar_path));
+  HR_ASSIGN_OR_RETURN(file_, options_.sync ? fs_->CreateDirect(tar_path) : fs_->Create(tar_path));
   Status written = WriteSamples(span, ctx);
   if (written.ok()) written = FinishTar();
   file_.reset();
@@ -317,8 +317,6 @@ Status ShardWriter::Flush() {
   HR_RETURN_IF_ERROR(AtTar(file_->Append(part)));
   flushed_ += fill_;
   fill_ = 0;
-  // The disk works while the next files are read.
-  if (options_.sync) file_->StartWriteback();
   return OkStatus();
 }
 

@@ -44,6 +44,8 @@ TEST_F(FaultyFileSystemTest, EachOperationCanFail) {
   EXPECT_EQ(files_.List("/").status().code(), Code::kIoError);
   EXPECT_EQ(files_.Create("/g").status().code(), Code::kIoError);
   EXPECT_EQ(files_.OpenForAppend("/f").status().code(), Code::kIoError);
+  files_.FailNth(FileOperation::kCreate, 1, Broken());
+  EXPECT_EQ(files_.CreateDirect("/g").status().code(), Code::kIoError);
   EXPECT_EQ(files_.WriteAtomically("/f", {}).code(), Code::kIoError);
   EXPECT_EQ(files_.Rename("/f", "/g").code(), Code::kIoError);
   EXPECT_EQ(files_.Remove("/f").code(), Code::kIoError);

@@ -76,9 +76,6 @@ class WritableFile {
   // Makes everything appended so far durable (the bytes, not the file's entry in its directory).
   // A failed Append or Sync makes each later call fail too: what is on the disk is then unknown.
   virtual Status Sync() = 0;
-  // Asks the system to begin writing to the disk what was appended, without waiting, so that a
-  // later Sync() has less to wait for. A hint: nothing is durable by it, and it cannot fail.
-  virtual void StartWriteback() {}
   // Closing twice is OK; appending after it is kFailedPrecondition.
   virtual Status Close() = 0;
   virtual uint64_t size() const = 0;  // bytes appended
@@ -115,6 +112,14 @@ class FileSystem {
 
   // Makes a new file; an existing one is truncated.
   virtual Result<std::unique_ptr<WritableFile>> Create(const std::string& path) = 0;
+  // As Create, for a large file that is synced and not read again soon: its bytes go around the
+  // page cache where the system can do that. Append may take a copy (up to 6 MiB) that a thread
+  // of the file's own writes while the caller goes on; a fault of the disk is then told by a later
+  // Append, Sync or Close. Only what was appended before a Sync or Close that succeeded is in the
+  // file: destroying it earlier drops the rest.
+  virtual Result<std::unique_ptr<WritableFile>> CreateDirect(const std::string& path) {
+    return Create(path);
+  }
   // Opens a log: makes the file when it is missing; each Append goes to the end, in one write
   // unless the disk is filling up, so that several processes can append lines. size() counts what
   // this object appended.

@@ -23,6 +23,7 @@ class PosixFiles final : public FileSystem {
   Result<std::vector<DirectoryEntry>> List(const std::string& path) override;
 
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
+  Result<std::unique_ptr<WritableFile>> CreateDirect(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
   Status Rename(const std::string& from, const std::string& to) override;

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <set>
 
 #include "headrace/base/fault_point.h"
@@ -16,6 +18,15 @@
 #include "headrace/env/process.h"
 #include "headrace/env/testing/child_process.h"
 #include "headrace/env/testing/temporary_directory.h"
+
+// Sanitizers need more memory than a limit would leave.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HR_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HR_SANITIZED 1
+#endif
+#endif
 
 namespace headrace {
 namespace {
@@ -135,6 +146,102 @@ TEST_F(PosixFileTest, AShortWriteIsContinuedUpToTheLimit) {
             0);
   EXPECT_EQ(Read(dir_ / "f"), std::string(64, 'x'));
 }
+
+// How many bytes of a file are in the page cache.
+size_t CachedBytes(const std::string& path) {
+  auto map = PosixFileSystem()->Map(path);
+  if (!map.ok()) return 0;
+  Bytes bytes = (*map)->bytes();
+  std::vector<unsigned char> pages((bytes.size() + 4095) / 4096);
+  ::mincore(const_cast<std::byte*>(bytes.data()), bytes.size(), pages.data());
+  return static_cast<size_t>(
+             std::count_if(pages.begin(), pages.end(), [](auto page) { return (page & 1) != 0; })) *
+         4096;
+}
+
+TEST_F(PosixFileTest, DirectWritesLeaveThePageCacheAlone) {
+  int probe = ::open((dir_ / "probe").c_str(), O_WRONLY | O_CREAT | O_DIRECT | O_CLOEXEC, 0666);
+  if (probe < 0) GTEST_SKIP() << "no direct I/O on this file system";
+  ::close(probe);
+  auto file = files_->CreateDirect(dir_ / "f");
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE((*file)->Append(AsBytes(std::string((20 << 20) + 100, 'x'))).ok());
+  ASSERT_TRUE((*file)->Sync().ok());
+  ASSERT_TRUE((*file)->Close().ok());
+  EXPECT_LT(CachedBytes(dir_ / "f"), size_t{2} << 20);
+}
+
+TEST_F(PosixFileTest, DirectWritesWorkWhereTheFileSystemRefusesThem) {
+  if (::access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "no /dev/shm here";
+  std::string path = "/dev/shm/headrace-direct-" + std::to_string(::getpid());
+  auto file = files_->CreateDirect(path);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  std::string content(5'000'001, 'x');
+  EXPECT_TRUE((*file)->Append(AsBytes(content)).ok());
+  EXPECT_TRUE((*file)->Sync().ok());
+  EXPECT_TRUE((*file)->Close().ok());
+  EXPECT_TRUE(*files_->ReadWhole(path, 10'000'000) == content);
+  EXPECT_TRUE(files_->Remove(path).ok());
+}
+
+// The blocks after the one at fault must not be written, nor may anyone wait for them.
+TEST_F(PosixFileTest, AFaultOfADirectWriteIsToldAndKept) {
+  EXPECT_EQ(ExitOfChild([&] {
+              std::signal(SIGXFSZ, SIG_IGN);
+              if (!SetLimit(RLIMIT_FSIZE, 6 << 20)) return 2;
+              auto file = files_->CreateDirect(dir_ / "f");
+              Status status = (*file)->Append(AsBytes(std::string(64 << 20, 'x')));
+              int bad = Check(status, Code::kResourceExhausted, "largest size");
+              bad += status.location().offset == uint64_t{6} << 20 ? 0 : 1;
+              bad += Check((*file)->Append({}), Code::kResourceExhausted, "largest size");
+              bad += Check((*file)->Sync(), Code::kResourceExhausted, "largest size");
+              return bad + Check((*file)->Close(), Code::kResourceExhausted, "largest size");
+            }),
+            0);
+  EXPECT_EQ(files_->Stat(dir_ / "f")->size_bytes, uint64_t{6} << 20);
+}
+
+TEST_F(PosixFileTest, AFaultOfTheLastDirectWriteIsToldBySyncAndClose) {
+  for (bool sync : {true, false}) {
+    EXPECT_EQ(ExitOfChild([&] {
+                std::signal(SIGXFSZ, SIG_IGN);
+                if (!SetLimit(RLIMIT_FSIZE, 64)) return 2;
+                auto file = files_->CreateDirect(dir_ / "f");
+                if (!(*file)->Append(AsBytes(std::string(100, 'x'))).ok()) return 3;
+                return Check(sync ? (*file)->Sync() : (*file)->Close(), Code::kResourceExhausted,
+                             "largest size");
+              }),
+              0);
+  }
+}
+
+TEST_F(PosixFileTest, ADirectFileThatIsDroppedEndsItsThread) {
+  for (int i = 0; i < 50; ++i) {
+    auto file = files_->CreateDirect(dir_ / "f");
+    ASSERT_TRUE(file.ok());
+    std::string content(i % 2 * (6 << 20), 'x');
+    ASSERT_TRUE((*file)->Append(AsBytes(content)).ok());
+  }
+  EXPECT_LE(files_->Stat(dir_ / "f")->size_bytes, uint64_t{6} << 20);
+}
+
+// Without memory or a thread of its own it is written the usual way.
+#ifndef HR_SANITIZED
+TEST_F(PosixFileTest, DirectWritesWorkWithoutMemoryForBlocks) {
+  EXPECT_EQ(ExitOfChild([&] {
+              std::string content(5 << 20, 'x');
+              std::ifstream statm("/proc/self/statm");
+              uint64_t pages = 0;
+              statm >> pages;
+              if (!SetLimit(RLIMIT_AS, pages * 4096 + (4 << 20))) return 2;
+              auto file = files_->CreateDirect(dir_ / "f");
+              if (!file.ok() || !(*file)->Append(AsBytes(content)).ok()) return 3;
+              return (*file)->Close().ok() ? 0 : 4;
+            }),
+            0);
+  EXPECT_EQ(files_->Stat(dir_ / "f")->size_bytes, uint64_t{5} << 20);
+}
+#endif
 
 TEST_F(PosixFileTest, AnAtomicWriteThatDoesNotFitLeavesTheOldFile) {
   Write(dir_ / "f", "old");

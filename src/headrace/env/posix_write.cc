@@ -12,6 +12,7 @@
 #include "headrace/base/fault_point.h"
 #include "headrace/base/text.h"
 #include "headrace/env/posix_descriptor.h"
+#include "headrace/env/posix_direct_file.h"
 #include "headrace/env/posix_file_system.h"
 
 namespace headrace {
@@ -46,13 +47,6 @@ class PosixWritableFile final : public WritableFile {
     return result == 0 ? OkStatus() : Fail(errno, "sync");
   }
 
-  void StartWriteback() override {
-    if (size_ == written_back_ || !failure_.ok()) return;
-    ::sync_file_range(file_.get(), static_cast<off_t>(written_back_),
-                      static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
-    written_back_ = size_;
-  }
-
   Status Close() override {
     int error = file_.Close();
     if (failure_.ok() && error != 0) return Fail(error, "close");
@@ -76,7 +70,6 @@ class PosixWritableFile final : public WritableFile {
   const std::string path_;
   Descriptor file_;
   uint64_t size_ = 0;
-  uint64_t written_back_ = 0;  // up to here StartWriteback has asked
   Status failure_;
 };
 
@@ -136,6 +129,11 @@ class PosixFileLock final : public FileLock {
 Result<std::unique_ptr<WritableFile>> PosixFiles::Create(const std::string& path) {
   HR_ASSIGN_OR_RETURN(Descriptor file, OpenDescriptor(path, O_WRONLY | O_CREAT | O_TRUNC, "write"));
   return std::make_unique<PosixWritableFile>(path, std::move(file));
+}
+
+Result<std::unique_ptr<WritableFile>> PosixFiles::CreateDirect(const std::string& path) {
+  auto direct = CreatePosixDirectFile(path);
+  return direct.ok() ? std::move(direct) : Create(path);
 }
 
 Result<std::unique_ptr<WritableFile>> PosixFiles::OpenForAppend(const std::string& path) {

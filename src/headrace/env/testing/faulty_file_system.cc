@@ -261,6 +261,12 @@ Result<std::unique_ptr<WritableFile>> FaultyFileSystem::Create(const std::string
   return std::make_unique<Writer>(faults_, std::move(file), path);
 }
 
+Result<std::unique_ptr<WritableFile>> FaultyFileSystem::CreateDirect(const std::string& path) {
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kCreate));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, base_->CreateDirect(path));
+  return std::make_unique<Writer>(faults_, std::move(file), path);
+}
+
 Result<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForAppend(const std::string& path) {
   HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kOpenForAppend));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, base_->OpenForAppend(path));

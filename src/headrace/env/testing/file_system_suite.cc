@@ -71,6 +71,55 @@ void CreateTruncates(const Bench& b) {
   EXPECT_EQ(b.Read("f"), "x");
 }
 
+// Parts of sizes that fit no block, so that they lie across the borders of any buffer.
+void WritesDirectly(const Bench& b) {
+  std::string expected;
+  auto file = b->CreateDirect(b / "f");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  for (size_t bytes : {size_t{1}, size_t{0}, size_t{999'999}, size_t{9'000'001}, size_t{77}}) {
+    std::string part(bytes, '\0');
+    for (size_t i = 0; i < bytes; ++i) part[i] = static_cast<char>((expected.size() + i) * 31 >> 8);
+    EXPECT_TRUE((*file)->Append(AsBytes(part)).ok());
+    expected += part;
+    EXPECT_EQ((*file)->size(), expected.size());
+  }
+  EXPECT_TRUE((*file)->Sync().ok());
+  EXPECT_TRUE(*b->ReadWhole(b / "f", 20'000'000) == expected);
+  EXPECT_TRUE((*file)->Append(AsBytes("more")).ok());
+  EXPECT_TRUE((*file)->Sync().ok());
+  EXPECT_TRUE((*file)->Append(AsBytes(" and more")).ok());
+  EXPECT_TRUE((*file)->Close().ok());
+  EXPECT_TRUE((*file)->Close().ok());
+  EXPECT_CODE((*file)->Append(AsBytes("x")), kFailedPrecondition);
+  EXPECT_CODE((*file)->Sync(), kFailedPrecondition);
+  EXPECT_TRUE(*b->ReadWhole(b / "f", 20'000'000) == expected + "more and more");
+}
+
+void WritesWholeBlocksDirectly(const Bench& b) {
+  std::string content(8 << 20, 'b');
+  auto file = b->CreateDirect(b / "f");
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE((*file)->Append(AsBytes(content)).ok());
+  EXPECT_TRUE((*file)->Close().ok());
+  EXPECT_TRUE(*b->ReadWhole(b / "f", 20'000'000) == content);
+}
+
+void CreateDirectIsCreate(const Bench& b) {
+  b.Write("f", "a long text");
+  auto file = b->CreateDirect(b / "f");
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(b.Read("f"), "");
+  EXPECT_TRUE((*file)->Append(AsBytes("x")).ok());
+  EXPECT_TRUE((*file)->Close().ok());
+  EXPECT_EQ(b.Read("f"), "x");
+  EXPECT_TRUE(b->CreateDirect(b / "dropped").ok());
+  EXPECT_EQ(b.Read("dropped"), "");
+  EXPECT_CODE(b->CreateDirect(b / "none/f").status(), kNotFound);
+  EXPECT_CODE(b->CreateDirect(b / "f/g").status(), kNotFound);
+  EXPECT_CODE(b->CreateDirect(b.root()).status(), kInvalidArgument);
+  EXPECT_CODE(b->CreateDirect(b / std::string("a\0b", 3)).status(), kInvalidArgument);
+}
+
 void CreateFails(const Bench& b) {
   b.Write("f", "");
   EXPECT_CODE(b->Create(b / "none/f").status(), kNotFound);
@@ -386,6 +435,9 @@ struct NamedTest {
 constexpr NamedTest kTests[] = {
     HR_TEST_ROW_(ReadsBackWhatWasWritten),
     HR_TEST_ROW_(CreateTruncates),
+    HR_TEST_ROW_(WritesDirectly),
+    HR_TEST_ROW_(WritesWholeBlocksDirectly),
+    HR_TEST_ROW_(CreateDirectIsCreate),
     HR_TEST_ROW_(CreateFails),
     HR_TEST_ROW_(AppendsToTheEnd),
     HR_TEST_ROW_(NamesAreBytes),
