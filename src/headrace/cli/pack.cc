@@ -25,7 +25,7 @@ class PackCommand final : public Command {
   std::string destination_;
   dataset::PackOptions options_;
   uint64_t threads_ = 0;
-  std::string on_error_ = "raise", seek_points_ = "8";
+  std::string on_error_ = "raise", seek_points_ = "8", jpeg_ = "keep";
   bool no_fsync_ = false;
 };
 
@@ -41,6 +41,10 @@ void PackCommand::Declare(Arguments* arguments) {
                    "is kept");
   arguments->Count("--threads", &threads_, "Shards written at once; 0 for one a processor");
   DeclareSeekPoints(arguments, &seek_points_);
+  arguments->Choice("--jpeg", &jpeg_, {"keep", "optimize", "sequential"},
+                    "Rewrite JPEGs with the same pixels and markers: 'sequential' those with "
+                    "several scans (progressive ones), so that they get seek points; 'optimize' "
+                    "all of them, with the smallest Huffman tables (about 4 % less)");
   arguments->Flag("--overwrite", &options_.overwrite,
                   "Replace the data set at the destination, in one step at the end");
   arguments->Choice("--on-error", &on_error_, {"raise", "skip"},
@@ -71,6 +75,8 @@ Result<ExitCode> PackCommand::Run(Session* session) {
   options_.skip_unreadable = on_error_ == "skip";
   options_.sync = !no_fsync_;
   options_.seek_spacing = SeekSpacing(seek_points_);
+  if (jpeg_ == "optimize") options_.jpeg = codec::JpegTranscode::kOptimize;
+  if (jpeg_ == "sequential") options_.jpeg = codec::JpegTranscode::kSequential;
   auto start = std::chrono::steady_clock::now();
   Result<dataset::PackReport> packed = [&] {
     ProgressLine line("packing", session->quiet, [&progress] {
@@ -103,6 +109,22 @@ void PackCommand::NoteLeftOut(const Session& session, const dataset::PackReport&
     Note(session, fmt::format("and {} more; --json lists all", FormatCount(shown - kMaxNotes)));
 }
 
+// "12 JPEGs rewritten, from 1.2 MiB to 1.3 MiB; kept as they are: 5 unchanged, 1 cannot".
+std::string DescribeRewrites(const dataset::JpegTally& tally) {
+  std::string text =
+      fmt::format("{} JPEGs rewritten, from {} to {}", FormatCount(tally.num_rewritten()),
+                  FormatSize(tally.bytes_before), FormatSize(tally.bytes_after));
+  const char* before = "; kept as they are: ";
+  for (size_t i = 1; i < tally.files.size(); ++i) {
+    auto result = static_cast<codec::TranscodeResult>(i);
+    if (tally.files[i] == 0 || result == codec::TranscodeResult::kRewritten) continue;
+    text += fmt::format("{}{} {}", before, FormatCount(tally.files[i]),
+                        codec::TranscodeResultName(result));
+    before = ", ";
+  }
+  return text;
+}
+
 void PackCommand::PrintReport(Session* session, const dataset::PackReport& report,
                               double seconds) const {
   session->out->Print("{} samples in {} shards, {}, {:.1f} s\n", FormatCount(report.samples),
@@ -112,6 +134,7 @@ void PackCommand::PrintReport(Session* session, const dataset::PackReport& repor
                         FormatCount(report.reused_shards));
   if (!report.skipped.empty())
     session->out->Print("{} samples left out\n", FormatCount(report.skipped.size()));
+  if (jpeg_ != "keep") session->out->Print("{}\n", DescribeRewrites(report.jpeg));
   if (std::string seek = DescribeSeekPoints(report.seek); !seek.empty())
     session->out->Print("{}\n", seek);
   session->out->Print("version {}\n", report.version);
@@ -129,6 +152,7 @@ Json PackCommand::ReportJson(const dataset::PackReport& report, double seconds) 
       .Set("bytes", report.bytes)
       .Set("reused_shards", report.reused_shards)
       .Set("seconds", seconds)
+      .Set("jpeg", report.jpeg.ToJson())
       .Set("seek_points", report.seek.ToJson())
       .Set("skipped", std::move(skipped))
       .Set("left_out", std::move(left_out));

@@ -27,12 +27,15 @@ std::string DescribeSeekPoints(const dataset::SeekTally& tally) {
   std::string text =
       fmt::format("seek points for {} of {} images, {:.1f} % of their bytes",
                   FormatCount(tally.num_with_points()), FormatCount(images), 100 * share);
-  const char* before = "; without: ";
-  for (size_t i = 1; i < tally.images.size(); ++i) {
-    if (tally.images[i] == 0) continue;
-    text += fmt::format("{}{} {}", before, FormatCount(tally.images[i]),
+  return text + DescribeRefusals("; without: ", tally.images);
+}
+
+std::string DescribeRefusals(std::string_view before, const codec::DecodeCounts& images) {
+  std::string text;
+  for (size_t i = 1; i < images.size(); ++i) {
+    if (images[i] == 0) continue;
+    text += fmt::format("{}{} {}", text.empty() ? before : ", ", FormatCount(images[i]),
                         codec::SeekRefusalName(static_cast<codec::SeekRefusal>(i)));
-    before = ", ";
   }
   return text;
 }

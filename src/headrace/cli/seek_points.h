@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "headrace/cli/arguments.h"
 #include "headrace/dataset/seek_tally.h"
@@ -18,5 +19,7 @@ uint32_t SeekSpacing(const std::string& value);
 // "seek points for 1,230 of 1,234 images, 1.5 % of their bytes; without: 3 progressive, 1
 // sampling", or nothing when there are no images.
 std::string DescribeSeekPoints(const dataset::SeekTally& tally);
+// "; without: 3 progressive, 1 sampling" with `before` = "; without: "; nothing when all have some.
+std::string DescribeRefusals(std::string_view before, const codec::DecodeCounts& images);
 
 }  // namespace headrace::cli

@@ -291,12 +291,12 @@ Result<std::string> IndexBuilder::Finish(const ShardIdentity& identity,
   layout.bytes()->reserve(kHeaderBytes + rep_->records.size() + rep_->records.size() / 1000 +
                           16 * rep_->offsets.size() + rep_->SeekBytes() + 65536);
   rep_->LaySamples(identity, &layout);
-  rep_->LaySeekPoints(&layout);
   if (samples_crc32c) {
     layout.BeginSection(kSamplesCrc, 0);
     layout.Put(*samples_crc32c);
     layout.EndSection();
   }
+  rep_->LaySeekPoints(&layout);
   return layout.Seal();
 }
 

@@ -168,7 +168,7 @@ TEST(Index, ReadersThatDoNotKnowSeekPointsSkipThem) {
 std::string WithSeekOffset(size_t at, uint64_t value) {
   namespace f = index_format;
   std::string bytes = Build(ShardKind::kTar, SamplesWithSeekPoints());
-  size_t section = LoadLittle<uint64_t>(&bytes[f::kAtSections + 4 * f::kSectionBytes + 8]);
+  size_t section = LoadLittle<uint64_t>(&bytes[f::kAtSections + 5 * f::kSectionBytes + 8]);
   StoreLittle<uint64_t>(&bytes[section + at * 8], value);
   size_t table = LoadLittle<uint64_t>(&bytes[f::kAtChunkTable]);
   StoreLittle<uint32_t>(&bytes[table],
@@ -196,7 +196,7 @@ TEST(Index, SeekOffsetsThatLieAreNoted) {
 TEST(Index, ASeekTableOfAnotherLengthIsRefused) {
   namespace f = index_format;
   std::string bytes = Build(ShardKind::kTar, SamplesWithSeekPoints());
-  StoreLittle<uint64_t>(&bytes[f::kAtSections + 4 * f::kSectionBytes + 16], 48);
+  StoreLittle<uint64_t>(&bytes[f::kAtSections + 5 * f::kSectionBytes + 16], 48);
   StoreLittle<uint32_t>(&bytes[f::kAtHeaderCrc], Crc32c(AsBytes(bytes).first(f::kAtHeaderCrc)));
   EXPECT_EQ(IndexReader::FromBytes(bytes, "x").status().code(), Code::kDataLoss);
 }

@@ -50,6 +50,7 @@ class ShardCrew {
     writer_options.sync = options_.sync;
     writer_options.skip_unreadable = options_.skip_unreadable;
     writer_options.seek_spacing = options_.seek_spacing;
+    writer_options.jpeg = options_.jpeg;
     writer_options.stop = &crew_.stop();
     writer_options.progress = options_.progress;
     HR_ASSIGN_OR_RETURN(auto writer, ShardWriter::Create(fs_, list_, writer_options));
@@ -97,8 +98,9 @@ std::string FingerprintOf(const PackList& list, const PackOptions& options) {
   hash.Update(fmt::format("pack {} {} {} {} {}\n", kLayoutVersion, options.shard_bytes,
                           options.shard_samples, options.shuffle_seed ? 1 : 0,
                           options.shuffle_seed.value_or(0)));
-  hash.Update(fmt::format("{} {} {} {}\n", options.skip_unreadable, options.seek_spacing,
-                          EscapeText(options.message), list.Fingerprint()));
+  hash.Update(fmt::format("{} {} {} {} {}\n", options.skip_unreadable, options.seek_spacing,
+                          static_cast<int>(options.jpeg), EscapeText(options.message),
+                          list.Fingerprint()));
   return hash.Finish();
 }
 
@@ -181,7 +183,10 @@ class PackRun {
     report.reused_shards = crew.num_reused();
     for (const PackedShard& shard : crew.packed())
       report.skipped.insert(report.skipped.end(), shard.skipped.begin(), shard.skipped.end());
-    for (const PackedShard& shard : crew.packed()) report.seek.Add(shard.seek);
+    for (const PackedShard& shard : crew.packed()) {
+      report.seek.Add(shard.seek);
+      report.jpeg.Add(shard.jpeg);
+    }
     FillReport(manifest, &report);
     return report;
   }

@@ -28,6 +28,8 @@ struct PackOptions {
   bool sync = true;        // make everything durable before it is published
   // MCUs (4 or 8) between the seek points that the index keeps of each JPEG; 0 = none.
   uint32_t seek_spacing = 8;
+  // Lossless rewriting of JPEGs. `shard_bytes` counts their sizes before it.
+  codec::JpegTranscode jpeg = codec::JpegTranscode::kKeep;
   bool skip_unreadable = false;      // leave out samples that cannot be read, and list them
   std::string message;               // kept in the manifest
   PackProgress* progress = nullptr;  // may be null; not owned
@@ -42,6 +44,7 @@ struct PackReport {
   std::vector<PackSkip> skipped;      // skip_unreadable only
   std::vector<std::string> left_out;  // files of the source that are no samples, with the reason
   SeekTally seek;
+  JpegTally jpeg;  // nothing when all shards were published by an earlier run
 };
 
 // Packs `sources` (one folder, one list file, one data set, or any number of tars) into the folder

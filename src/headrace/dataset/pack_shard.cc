@@ -14,6 +14,8 @@ namespace {
 
 // A larger JPEG gets no seek points, and is not held in memory.
 constexpr uint64_t kMaxJpegBytes = uint64_t{512} << 20;
+// Of a JPEG that is rewritten: the limit that decoding has, too.
+constexpr uint64_t kMaxPixels = 178956970;
 
 Status ChangedSize(std::string_view path, uint64_t planned, std::string_view found) {
   return Error(Code::kFailedPrecondition,
@@ -30,7 +32,32 @@ bool IsFaultOfSource(Code code) {
          code == Code::kInvalidArgument;
 }
 
+Status ReadJpegTally(const Json& json, JpegTally* tally) {
+  for (size_t i = 1; i < tally->files.size(); ++i) {
+    auto result = static_cast<codec::TranscodeResult>(i);
+    HR_ASSIGN_OR_RETURN(tally->files[i],
+                        json.GetUint(std::string(codec::TranscodeResultName(result))));
+  }
+  HR_ASSIGN_OR_RETURN(tally->bytes_before, json.GetUint("bytes_before"));
+  HR_ASSIGN_OR_RETURN(tally->bytes_after, json.GetUint("bytes_after"));
+  return OkStatus();
+}
+
 }  // namespace
+
+void JpegTally::Add(const JpegTally& other) {
+  for (size_t i = 0; i < files.size(); ++i) files[i] += other.files[i];
+  bytes_before += other.bytes_before;
+  bytes_after += other.bytes_after;
+}
+
+Json JpegTally::ToJson() const {
+  Json json = Json::MakeObject();
+  for (size_t i = 1; i < files.size(); ++i)
+    json.Set(std::string(codec::TranscodeResultName(static_cast<codec::TranscodeResult>(i))),
+             files[i]);
+  return json.Set("bytes_before", bytes_before).Set("bytes_after", bytes_after);
+}
 
 Json PackedShard::ToJson() const {
   Json names = Json::MakeArray(), left = Json::MakeArray();
@@ -43,7 +70,8 @@ Json PackedShard::ToJson() const {
       .Set("crc32c", crc32c)
       .Set("index_header_crc32c", index_header_crc32c)
       .Set("fields", std::move(names))
-      .Set("skipped", std::move(left));
+      .Set("skipped", std::move(left))
+      .Set("jpeg", jpeg.ToJson());
 }
 
 Result<PackedShard> PackedShard::FromJson(const Json& json) {
@@ -56,8 +84,10 @@ Result<PackedShard> PackedShard::FromJson(const Json& json) {
   shard.index_header_crc32c = static_cast<uint32_t>(index_crc);
   const Json* names = json.Find("fields");
   const Json* left = json.Find("skipped");
-  if (names == nullptr || left == nullptr)
-    return Status(Code::kInvalidArgument, "'fields' or 'skipped' is missing");
+  const Json* jpeg = json.Find("jpeg");
+  if (names == nullptr || left == nullptr || jpeg == nullptr)
+    return Status(Code::kInvalidArgument, "'fields', 'skipped' or 'jpeg' is missing");
+  HR_RETURN_IF_ERROR(ReadJpegTally(*jpeg, &shard.jpeg));
   for (const Json& name : names->items()) {
     HR_ASSIGN_OR_RETURN(std::string text, UnescapeText(name.AsString()));
     shard.fields.push_back(std::move(text));
@@ -117,7 +147,9 @@ Status ShardWriter::WriteSamples(const PackSpan& span, const Context& ctx) {
       return Status(Code::kCancelled, "another shard failed");
     HR_RETURN_IF_ERROR(FaultPoint("pack.shard.sample"));
     uint64_t bytes = SampleTarBytes(i);
-    if (bytes < buffer_.capacity()) {
+    if (options_.jpeg != codec::JpegTranscode::kKeep && bytes <= kMaxJpegBytes) {
+      HR_RETURN_IF_ERROR(WriteRewrittenSample(i, ctx));
+    } else if (bytes < buffer_.capacity()) {
       if (fill_ + bytes >= buffer_.capacity()) HR_RETURN_IF_ERROR(Flush());
       HR_RETURN_IF_ERROR(WriteSmallSample(i, ctx));
     } else {
@@ -147,7 +179,7 @@ Status ShardWriter::WriteSmallSample(uint64_t sample, const Context& ctx) {
   size_t start = fill_;
   index_fields_.clear();
   for (const PackField& field : list_->fields(sample)) {
-    BeginField(sample, field);
+    BeginField(sample, field, field.size_bytes);
     MutableBytes out(buffer_.data() + fill_, field.size_bytes);
     Status read = ReadField(field, MutableBytes(out.data(), out.size() + 1), ctx);
     if (!read.ok()) {
@@ -180,7 +212,7 @@ Status ShardWriter::WriteLargeSample(uint64_t sample, const Context& ctx) {
   size_t next = 0;
   for (const PackField& field : list_->fields(sample)) {
     HR_RETURN_IF_ERROR(Flush());
-    BeginField(sample, field);
+    BeginField(sample, field, field.size_bytes);
     HR_RETURN_IF_ERROR(StreamField(field, files[next++].get(), ctx));
   }
   return AddToIndex(sample);
@@ -224,17 +256,72 @@ Status ShardWriter::StreamField(const PackField& field, const RandomAccessFile* 
   return OkStatus();
 }
 
-void ShardWriter::BeginField(uint64_t sample, const PackField& field) {
+Status ShardWriter::WriteRewrittenSample(uint64_t sample, const Context& ctx) {
+  size_t number = 0;
+  for (const PackField& field : list_->fields(sample)) {
+    Status read = RewriteField(field, number++, ctx);
+    if (!read.ok()) return Skip(sample, std::move(read));
+  }
+  index_fields_.clear();
+  number = 0;
+  for (const PackField& field : list_->fields(sample)) {
+    const Content& content = contents_[number++];
+    Bytes bytes = content.rewritten.empty() ? Bytes(content.read.data(), field.size_bytes)
+                                            : AsBytes(content.rewritten);
+    HR_RETURN_IF_ERROR(PutField(sample, field, bytes));
+  }
+  return AddToIndex(sample);
+}
+
+Status ShardWriter::RewriteField(const PackField& field, size_t number, const Context& ctx) {
+  if (contents_.size() <= number) contents_.resize(number + 1);
+  Content& content = contents_[number];
+  content.rewritten.clear();
+  if (!content.read.Reserve(field.size_bytes + 1))
+    return Error(Code::kResourceExhausted, "no memory for a field of {}; use fewer --threads",
+                 FormatSize(field.size_bytes));
+  HR_RETURN_IF_ERROR(
+      ReadField(field, MutableBytes(content.read.data(), field.size_bytes + 1), ctx));
+  codec::TranscodeResult result = codec::TranscodeJpeg(
+      Bytes(content.read.data(), field.size_bytes), options_.jpeg, kMaxPixels, &content.rewritten);
+  ++shard_.jpeg.files[static_cast<size_t>(result)];
+  if (result != codec::TranscodeResult::kRewritten) return OkStatus();
+  shard_.jpeg.bytes_before += field.size_bytes;
+  shard_.jpeg.bytes_after += content.rewritten.size();
+  return OkStatus();
+}
+
+Status ShardWriter::PutField(uint64_t sample, const PackField& field, Bytes bytes) {
+  member_.clear();
+  AppendMemberPath(list_->key(sample), list_->name(field), &member_);
+  if (buffer_.capacity() - fill_ < TarHeaderBytes(member_, bytes.size()))
+    HR_RETURN_IF_ERROR(Flush());
+  BeginField(sample, field, bytes.size());
+  index_fields_.back().crc32c = Crc32c(bytes);
+  KeepSeekPoints(bytes);
+  for (size_t done = 0; done < bytes.size();) {
+    if (fill_ == buffer_.capacity()) HR_RETURN_IF_ERROR(Flush());
+    size_t part = std::min(bytes.size() - done, buffer_.capacity() - fill_);
+    std::memcpy(buffer_.data() + fill_, bytes.data() + done, part);
+    fill_ += part;
+    done += part;
+  }
+  if (buffer_.capacity() - fill_ < 512) HR_RETURN_IF_ERROR(Flush());
+  PutZeros(TarPaddedBytes(bytes.size()) - bytes.size());
+  return OkStatus();
+}
+
+void ShardWriter::BeginField(uint64_t sample, const PackField& field, uint64_t size_bytes) {
   member_.clear();
   header_.clear();
   AppendMemberPath(list_->key(sample), list_->name(field), &member_);
-  AppendTarHeader(member_, field.size_bytes, &header_);
+  AppendTarHeader(member_, size_bytes, &header_);
   std::memcpy(buffer_.data() + fill_, header_.data(), header_.size());
   fill_ += header_.size();
   IndexBuilder::Field& entry = index_fields_.emplace_back();
   entry.name = list_->name(field);
   entry.offset = flushed_ + fill_;
-  entry.length = field.size_bytes;
+  entry.length = size_bytes;
   if (seek_records_.size() < index_fields_.size()) seek_records_.emplace_back();
   seek_records_[index_fields_.size() - 1].clear();
 }

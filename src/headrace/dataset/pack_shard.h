@@ -3,6 +3,7 @@
 // thread-safe. Nothing is allocated per sample once its buffers have grown.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "headrace/base/context.h"
 #include "headrace/base/json.h"
 #include "headrace/base/status.h"
+#include "headrace/codec/jpeg_transcode.h"
 #include "headrace/codec/seek_points.h"
 #include "headrace/dataset/index.h"
 #include "headrace/dataset/pack_layout.h"
@@ -30,6 +32,20 @@ struct PackSkip {
   std::string reason;
 };
 
+// What became of the JPEGs that a pack was to rewrite.
+struct JpegTally {
+  std::array<uint64_t, codec::kNumTranscodeResults> files{};  // by codec::TranscodeResult
+  uint64_t bytes_before = 0, bytes_after = 0;                 // of those rewritten
+
+  uint64_t num_rewritten() const {
+    return files[static_cast<size_t>(codec::TranscodeResult::kRewritten)];
+  }
+  void Add(const JpegTally& other);
+  // {"unchanged": n, "rewritten": n, "cannot": n, "not_identical": n, "bytes_before": n,
+  // "bytes_after": n}
+  Json ToJson() const;
+};
+
 // What one finished shard holds: enough to publish it, and to trust it again after a restart.
 struct PackedShard {
   uint64_t samples = 0;
@@ -39,6 +55,7 @@ struct PackedShard {
   std::optional<uint32_t> samples_crc32c;  // as in ManifestShard; not in the record
   std::vector<std::string> fields;         // names, sorted
   std::vector<PackSkip> skipped;
+  JpegTally jpeg;
   SeekTally seek;  // as its index tells; not in the record
 
   // Fills in what the record leaves to the index. kDataLoss as IndexReader.
@@ -57,7 +74,8 @@ struct PackProgress {
 struct ShardWriterOptions {
   bool sync = true;  // make tar and index durable before WriteShard returns
   bool skip_unreadable = false;
-  uint32_t seek_spacing = 0;                // MCUs between the seek points of JPEGs; 0 = none
+  uint32_t seek_spacing = 0;  // MCUs between the seek points of JPEGs; 0 = none
+  codec::JpegTranscode jpeg = codec::JpegTranscode::kKeep;
   const std::atomic<bool>* stop = nullptr;  // another writer has failed: end with kCancelled
   PackProgress* progress = nullptr;         // may be null
   size_t buffer_bytes = size_t{1} << 20;
@@ -84,8 +102,12 @@ class ShardWriter {
   Status WriteSmallSample(uint64_t sample, const Context& ctx);
   Status WriteLargeSample(uint64_t sample, const Context& ctx);
   Status StreamField(const PackField& field, const RandomAccessFile* file, const Context& ctx);
-  // Puts the header of a field into the buffer and notes its place for the index.
-  void BeginField(uint64_t sample, const PackField& field);
+  // Reads the whole sample before it is written, since what a JPEG becomes has another size.
+  Status WriteRewrittenSample(uint64_t sample, const Context& ctx);
+  Status RewriteField(const PackField& field, size_t number, const Context& ctx);
+  Status PutField(uint64_t sample, const PackField& field, Bytes bytes);
+  // Puts the header of a field of `size_bytes` into the buffer and notes its place for the index.
+  void BeginField(uint64_t sample, const PackField& field, uint64_t size_bytes);
   void PutZeros(size_t count);
   // Makes the seek points of the field begun last, whose bytes are `file`, if it is a JPEG.
   void KeepSeekPoints(Bytes file);
@@ -121,6 +143,12 @@ class ShardWriter {
   std::vector<std::string> seek_records_;  // of the first index_fields_.size() fields
   codec::SeekPointBuilder seek_builder_;
   AlignedBuffer image_;  // a JPEG that is larger than the buffer
+  // What a field holds when JPEGs are rewritten.
+  struct Content {
+    AlignedBuffer read;
+    std::string rewritten;  // empty: as it was read
+  };
+  std::vector<Content> contents_;
   std::string member_, header_, path_;
   std::unique_ptr<RandomAccessFile> container_;
   uint32_t container_number_ = 0;

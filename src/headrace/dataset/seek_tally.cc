@@ -31,16 +31,20 @@ void SeekTally::Add(const SeekTally& other) {
 }
 
 Json SeekTally::ToJson() const {
-  Json without = Json::MakeObject();
-  for (size_t i = 1; i < images.size(); ++i)
-    if (images[i] != 0)
-      without.Set(std::string(codec::SeekRefusalName(static_cast<SeekRefusal>(i))), images[i]);
   return Json::MakeObject()
       .Set("images", num_images())
       .Set("with_points", num_with_points())
-      .Set("without", std::move(without))
+      .Set("without", RefusalsJson(images))
       .Set("image_bytes", image_bytes)
       .Set("record_bytes", record_bytes);
+}
+
+Json RefusalsJson(const codec::DecodeCounts& images) {
+  Json json = Json::MakeObject();
+  for (size_t i = 1; i < images.size(); ++i)
+    if (images[i] != 0)
+      json.Set(std::string(codec::SeekRefusalName(static_cast<SeekRefusal>(i))), images[i]);
+  return json;
 }
 
 Result<SeekTally> TallySeekPoints(const IndexReader& index) {

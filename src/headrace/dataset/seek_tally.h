@@ -2,21 +2,20 @@
 // Pure functions on an open index; any thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "headrace/base/json.h"
 #include "headrace/base/status.h"
-#include "headrace/codec/seek_points.h"
+#include "headrace/codec/transform.h"
 #include "headrace/dataset/index.h"
 
 namespace headrace::dataset {
 
 // Counts images of which an index has a record: JPEGs, when it was made with seek points.
 struct SeekTally {
-  std::array<uint64_t, codec::kNumSeekRefusals> images{};  // by codec::SeekRefusal
-  uint64_t image_bytes = 0;                                // of these images
-  uint64_t record_bytes = 0;                               // of their records
+  codec::DecodeCounts images{};  // by codec::SeekRefusal
+  uint64_t image_bytes = 0;      // of these images
+  uint64_t record_bytes = 0;     // of their records
 
   uint64_t num_images() const;
   uint64_t num_with_points() const;
@@ -25,6 +24,9 @@ struct SeekTally {
   // "record_bytes": n}
   Json ToJson() const;
 };
+
+// The counts of all but kNone that are not 0, by name.
+Json RefusalsJson(const codec::DecodeCounts& images);
 
 // Reads every record of the index. kDataLoss as IndexReader.
 Result<SeekTally> TallySeekPoints(const IndexReader& index);

@@ -4,6 +4,7 @@
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
+#include "headrace/codec/pixel_check.h"
 #include "headrace/dataset/crew.h"
 
 namespace headrace::dataset {
@@ -24,7 +25,7 @@ class ShardVerifier {
         dataset_(std::move(dataset)),
         options_(options),
         ctx_(ctx),
-        reader_(SampleReader::Create(dataset_, {true, options.learn})) {}
+        reader_(SampleReader::Create(dataset_, {true, options.learn, options.pixels})) {}
 
   Status Run(size_t shard);
 
@@ -36,6 +37,8 @@ class ShardVerifier {
   Status CheckSample(uint64_t sample);
   Status CheckFieldByField(uint64_t sample);
   void Count(const SampleView& view, std::span<const FieldEntry> before);
+  Status CheckPixels(const SampleView& view);
+  Status CheckPixelsOf(const SampleView& view, const FieldView& field);
   Status CheckWholeFile(const ManifestShard& shard);
   std::string FilePath(const ManifestShard& shard) const;
 
@@ -44,6 +47,7 @@ class ShardVerifier {
   const VerifyOptions& options_;
   const Context& ctx_;
   std::unique_ptr<SampleReader> reader_;
+  codec::PixelChecker pixel_checker_;
   std::vector<FieldEntry> entries_;  // of the sample being checked
 };
 
@@ -90,7 +94,7 @@ Status ShardVerifier::CheckSample(uint64_t sample) {
     return CheckFieldByField(sample);
   }
   Count(*read, entries_);
-  return OkStatus();
+  return CheckPixels(*read);
 }
 
 // Tells which of the sample's fields are damaged.
@@ -99,6 +103,7 @@ Status ShardVerifier::CheckFieldByField(uint64_t sample) {
     auto read = reader_->Read(sample, std::span(&entry.field, 1), ctx_);
     if (read.ok()) {
       Count(*read, std::span(&entry, 1));
+      HR_RETURN_IF_ERROR(CheckPixels(*read));
     } else {
       HR_RETURN_IF_ERROR(Note(std::move(read).status()));
     }
@@ -120,6 +125,39 @@ void ShardVerifier::Count(const SampleView& view, std::span<const FieldEntry> be
       ++verdict.unverified;
     }
   }
+}
+
+Status ShardVerifier::CheckPixels(const SampleView& view) {
+  if (!options_.pixels) return OkStatus();
+  for (const FieldView& field : view.fields) {
+    if (codec::DetectImageFormat(field.data) == codec::ImageFormat::kJpeg)
+      HR_RETURN_IF_ERROR(CheckPixelsOf(view, field));
+  }
+  return OkStatus();
+}
+
+Status ShardVerifier::CheckPixelsOf(const SampleView& view, const FieldView& field) {
+  auto count = [&](codec::SeekRefusal why) { ++verdict.pixels.images[static_cast<size_t>(why)]; };
+  auto checked = pixel_checker_.Check(field.data, {field.seek_points, field.crc32c}, view.id);
+  if (!checked.ok()) {  // of no use with or without seek points
+    count(checked.status().code() == Code::kUnimplemented ? codec::SeekRefusal::kCoding
+                                                          : codec::SeekRefusal::kDamaged);
+    return OkStatus();
+  }
+  count(checked->refusal);
+  verdict.pixels.regions += checked->num_regions;
+  if (!checked->difference) return OkStatus();
+  ++verdict.pixels.different;
+  const codec::PixelDifference& d = *checked->difference;
+  auto entry = std::find_if(view.entries.begin(), view.entries.end(),
+                            [&](const FieldEntry& e) { return e.field == field.field; });
+  return Note(Error(Code::kDataLoss,
+                    "decoded from its seek points, the image differs from libjpeg-turbo's: pixel "
+                    "({}, {}) of the region {} x {} at ({}, {}), channel {}, is {}, expected {}. "
+                    "Make the index again, and please report the file",
+                    d.x, d.y, d.region.width, d.region.height, d.region.x, d.region.y, d.channel,
+                    d.found, d.expected)
+                  .At(reader_->Where(*entry)));
 }
 
 std::string ShardVerifier::FilePath(const ManifestShard& shard) const {
@@ -207,6 +245,12 @@ class VerifyRun {
 };
 
 }  // namespace
+
+void PixelTally::Add(const PixelTally& other) {
+  for (size_t i = 0; i < images.size(); ++i) images[i] += other.images[i];
+  regions += other.regions;
+  different += other.different;
+}
 
 Result<VerifyReport> Verify(FileSystem* fs, std::shared_ptr<const Dataset> dataset,
                             const VerifyOptions& options, const Context& ctx) {

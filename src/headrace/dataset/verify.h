@@ -11,6 +11,7 @@
 
 #include "headrace/base/context.h"
 #include "headrace/base/status.h"
+#include "headrace/codec/transform.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/env/file.h"
 
@@ -22,9 +23,21 @@ struct VerifyProgress {
 };
 
 struct VerifyOptions {
+  // Decodes each JPEG from its seek points, whole and in parts, and holds the pixels against
+  // libjpeg-turbo's.
+  bool pixels = false;
   bool learn = false;                  // compute and keep the checksums that are missing
   uint32_t threads = 0;                // 0 = one for each processor
   VerifyProgress* progress = nullptr;  // may be null; not owned
+};
+
+// What became of the JPEGs whose pixels were to be checked.
+struct PixelTally {
+  // By codec::SeekRefusal; kNone: decoded from seek points and compared.
+  codec::DecodeCounts images{};
+  uint64_t regions = 0;    // that were compared
+  uint64_t different = 0;  // images
+  void Add(const PixelTally& other);
 };
 
 // What was found of one shard. Fields are counted once each.
@@ -36,6 +49,7 @@ struct ShardVerdict {
   uint64_t learned = 0;     // fields whose checksum was missing and is kept now
   uint64_t unverified = 0;  // fields that were read and have no checksum to be held against
   uint64_t damaged = 0;     // fields that are wrong or cannot be read, and faults of the shard
+  PixelTally pixels;
 };
 
 struct VerifyReport {

@@ -70,9 +70,9 @@ def index(names, samples, identity, seek_points=None):
     ]
     if seek_points is not None:
         starts = [sum(map(len, seek_points[:i])) for i in range(len(seek_points) + 1)]
+        sections.append((7, index(names, samples, identity)[4092:4096]))
         sections.append((5, b"".join(struct.pack("<Q", s) for s in starts)))
         sections.append((6, b"".join(seek_points)))
-        sections.append((7, index(names, samples, identity)[4092:4096]))
     body, table = b"", b""
     for kind, data in sections:
         body += b"\0" * (-len(body) % 8)
