@@ -201,6 +201,10 @@ class Loader:
         ``stages`` has busy and wait seconds, bytes, counts, p50 and p99 of each stage;
         ``input_stall`` is the share of time that the consumer waited for a batch, and ``au`` (1 -
         that) the accelerator utilization as MLPerf Storage defines it: compute time / total time.
+        ``decode`` counts the images decoded so far, those of batches ahead included:
+        ``seek_points`` is how many were decoded from seek points, the other names say why an image
+        was not (``no_record``: the dataset keeps none for it; ``progressive``, ``not_jpeg``,
+        ``color_space``...; only those that occurred).
         """
         stats: dict[str, Any] = self._native.stats()
         total = stats["wait_seconds"] + stats["step_seconds"]

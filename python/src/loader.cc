@@ -151,8 +151,15 @@ nb::dict Stats(const NativeLoader& self) {
     std::string name(StageName(static_cast<Stage>(i)));
     stages[name.c_str()] = StageDict(totals);
   }
+  nb::dict decode;
+  for (size_t i = 0; i < stats.decodes.size(); ++i) {
+    if (stats.decodes[i] == 0) continue;
+    std::string name(codec::SeekRefusalName(static_cast<codec::SeekRefusal>(i)));
+    decode[name.c_str()] = stats.decodes[i];
+  }
   nb::dict out;
   out["stages"] = stages;
+  out["decode"] = decode;
   out["delivered_batches"] = stats.delivered_batches;
   out["delivered_samples"] = stats.delivered_samples;
   out["bad_samples"] = stats.bad_samples;

@@ -1,6 +1,7 @@
 #include "headrace/loader/loader.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <deque>
 
@@ -78,7 +79,14 @@ class LoaderImpl final : public Loader {
     StageRecorder recorder;
     std::unique_ptr<RowLoader> loader;
     std::atomic<uint64_t> memory_bytes{0};
+    std::array<std::atomic<uint64_t>, codec::kNumSeekRefusals> decodes{};  // of `loader`
     std::unique_ptr<Thread> thread;
+
+    void PublishCounts() {
+      const codec::DecodeCounts& counts = loader->decode_counts();
+      for (size_t i = 0; i < counts.size(); ++i)
+        decodes[i].store(counts[i], std::memory_order_relaxed);
+    }
   };
   struct Claim {
     std::shared_ptr<Slot> slot;
@@ -384,6 +392,7 @@ void LoaderImpl::LoadRows(Worker* worker, const Claim& claim) {
       batch->error = std::move(status);
     }
   }
+  worker->PublishCounts();
   MutexLock lock(&mu_);
   claim.slot->rows_left -= claim.last - claim.first;
   if (claim.slot->rows_left == 0) ready_cv_.NotifyAll();
@@ -547,7 +556,11 @@ Status LoaderImpl::BookSkipped(const Batch& batch, uint64_t r, Status reason) {
 LoaderStats LoaderImpl::stats() const {
   MutexLock lock(&mu_);
   LoaderStats stats = counts_;
-  for (const auto& worker : workers_) worker->recorder.AddTo(&stats.stages);
+  for (const auto& worker : workers_) {
+    worker->recorder.AddTo(&stats.stages);
+    for (size_t i = 0; i < stats.decodes.size(); ++i)
+      stats.decodes[i] += worker->decodes[i].load(std::memory_order_relaxed);
+  }
   consumer_recorder_.AddTo(&stats.stages);
   stats.memory_bytes = InFlightBytes();
   stats.peak_memory_bytes = std::max(peak_bytes_, stats.memory_bytes);

@@ -15,6 +15,7 @@
 #include "headrace/base/context.h"
 #include "headrace/base/stage_timer.h"
 #include "headrace/base/status.h"
+#include "headrace/codec/transform.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/loader/bad_samples.h"
 #include "headrace/loader/batch.h"
@@ -61,6 +62,9 @@ struct LoaderStats {
   uint64_t memory_bytes = 0;  // held now by the loader
   uint64_t peak_memory_bytes = 0;
   uint64_t ready_batches = 0;  // finished and waiting now
+  // Images decoded by what their seek points were good for, index = codec::SeekRefusal; those of
+  // batches ahead are counted too.
+  codec::DecodeCounts decodes{};
 };
 
 class Loader;

@@ -129,7 +129,8 @@ Status RowLoader::LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint
     if (!plan_->columns[c].transform) continue;
     const dataset::FieldView* field = sample.Find(plan_->column_fields[c]);
     if (!field) return MissingField(sample, c);
-    Status status = plan_->columns[c].transform->Apply(field->data, {}, draw, &scratch_,
+    codec::DecodeHints hints{.seek_points = field->seek_points, .crc32c = field->crc32c};
+    Status status = plan_->columns[c].transform->Apply(field->data, hints, draw, &scratch_,
                                                        batch->TensorRow(c, r));
     if (status.ok()) continue;
     const dataset::FieldEntry* entry = FindEntry(sample, plan_->column_fields[c]);

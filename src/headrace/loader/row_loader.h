@@ -49,6 +49,9 @@ class RowLoader {
   // Where a field of a sample lies.
   Location Where(uint64_t sample_id, std::string_view field);
 
+  // How the images loaded so far were decoded.
+  const codec::DecodeCounts& decode_counts() const { return scratch_.decode_counts(); }
+
   uint64_t memory_bytes() const { return reader_->memory_bytes() + scratch_.memory_bytes(); }
 
  private:

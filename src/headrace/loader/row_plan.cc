@@ -24,6 +24,7 @@ Result<std::shared_ptr<RowPlan>> MakeRowPlan(std::shared_ptr<const dataset::Data
   plan->order = std::make_shared<const Order>(std::move(order));
   plan->on_error = options.on_error;
   plan->read.verify_checksums = options.verify_checksums;
+  plan->read.seek_points = true;
   plan->dataset = std::move(dataset);
   return plan;
 }
