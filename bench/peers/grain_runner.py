@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 
 from protocol import (
@@ -52,8 +53,8 @@ def decode_step(is_check: bool, dtype: str):
     import numpy
     from PIL import Image
 
-    std = 255 * numpy.array(IMAGENET_STD, numpy.float32).reshape(3, 1, 1)
-    offset = 255 * numpy.array(IMAGENET_MEAN, numpy.float32).reshape(3, 1, 1) / std
+    scale = 1 / (255 * numpy.array(IMAGENET_STD, numpy.float32)).reshape(3, 1, 1)
+    offset = 255 * numpy.array(IMAGENET_MEAN, numpy.float32).reshape(3, 1, 1) * scale
 
     class Decode(grain.transforms.RandomMap):
         def random_map(self, record: bytes, generator):
@@ -66,7 +67,10 @@ def decode_step(is_check: bool, dtype: str):
                 pixels = pixels[:, ::-1]
             pixels = pixels.transpose(2, 0, 1)
             if dtype == "float32":
-                return pixels / std - offset, label
+                normalized = numpy.empty(pixels.shape, numpy.float32)
+                numpy.multiply(pixels, scale, out=normalized)
+                normalized -= offset
+                return normalized, label
             return numpy.ascontiguousarray(pixels), label
 
     return Decode()
@@ -80,19 +84,21 @@ def train(args) -> None:
     source = grain.sources.ArrayRecordDataSource(paths)
     step = decode_step(args.is_check, args.dtype)
 
-    def epoch(number: int):
-        dataset = grain.MapDataset.source(source).seed(SEED + number).shuffle()
-        dataset = dataset.random_map(step).batch(args.batch_size)
-        # One thread a process, since decoding in Python holds the lock; the processes do the work.
-        stream = dataset.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=4))
-        if args.workers:
-            options = grain.MultiprocessingOptions(
-                num_workers=args.workers, per_worker_buffer_size=2
-            )
-            stream = stream.mp_prefetch(options)
-        return iter(stream)
+    count = len(image_files(args.images))
+    dataset = grain.MapDataset.source(source).seed(SEED).shuffle().random_map(step)
+    # Repeated, with new draws for each pass, so that its processes outlive a pass.
+    dataset = dataset.batch(args.batch_size).repeat()
+    # One thread a process, since decoding in Python holds the lock; the processes do the work.
+    stream = dataset.to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=4))
+    if args.workers:
+        options = grain.MultiprocessingOptions(num_workers=args.workers, per_worker_buffer_size=2)
+        stream = stream.mp_prefetch(options)
+    batches = iter(stream)
 
-    measure_train(args, epoch, len(image_files(args.images)))
+    def epoch(number: int):
+        return itertools.islice(batches, -(-count // args.batch_size))
+
+    measure_train(args, epoch, count)
 
 
 def pack(args) -> None:
