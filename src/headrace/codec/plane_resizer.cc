@@ -37,6 +37,7 @@ Status PlaneResizer::ResamplePlane(const SamplePlane& plane, const PlaneResize& 
                                    Resizer* resizer, std::byte* out) {
   AxisPlan x = Coarser(resize.x, resize.origin_x, plane.step_x);
   AxisPlan y = Coarser(resize.y, resize.origin_y, plane.step_y);
+  x.coarse = y.coarse = true;
   if (!resizer->Prepare(x, y, resize.flip))
     return Error(Code::kResourceExhausted, "no memory for the weights of a resize");
   Rect source = resizer->source();

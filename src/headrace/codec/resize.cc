@@ -11,6 +11,11 @@ constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit *
 
 uint8_t* Data(AlignedBuffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.data()); }
 
+uint32_t CoarseWeight(uint32_t weight) {
+  constexpr int kShift = AxisTaps::kPrecision - 16;
+  return std::min((weight + (1u << (kShift - 1))) >> kShift, 65535u);
+}
+
 }  // namespace
 
 void FillBlack(const OutputFormat& f, uint8_t* zeros, std::byte* out) {
@@ -82,6 +87,11 @@ bool AxisTaps::Compute() {
     outputs[reversed_ ? plan_.count - 1 - i : i] = {span.first, span.count, pair};
     for (uint32_t k = 0; k < span.count; k += 2, ++pair) {
       uint32_t a = span.weights[k], b = k + 1 < span.count ? span.weights[k + 1] : 0;
+      if (plan_.coarse) {
+        pairs[2 * pair] = CoarseWeight(a);
+        pairs[2 * pair + 1] = CoarseWeight(b);
+        continue;
+      }
       pairs[2 * pair] = (a >> kLowBits) | (b >> kLowBits) << 16;
       pairs[2 * pair + 1] = (a & kLowMask) | (b & kLowMask) << 16;
     }

@@ -27,6 +27,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int kPrecision = AxisTaps::kPrecision, kLowBits = AxisTaps::kLowBits;
 constexpr size_t kBand = ResizeJob::kBandRows;
 
+// What is added to a sum of `count` coarse products, in 1/256.
+constexpr uint32_t CoarseRound(uint32_t count) { return 128 + std::min(count / 2, 127u); }
+
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 // The plain form: what every other form must equal.
@@ -40,6 +43,15 @@ void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t
       sum += src[i + k * step] * ((high << kLowBits) + low);
     }
     dst[i] = static_cast<uint8_t>(std::min(sum >> kPrecision, 255u));
+  }
+}
+
+void CoarseSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* weights,
+               uint8_t* dst, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) {
+    uint32_t sum = CoarseRound(count);
+    for (uint32_t k = 0; k < count; ++k) sum += src[i + k * step] * weights[k] >> 8;
+    dst[i] = static_cast<uint8_t>(sum >> 8);
   }
 }
 
@@ -116,6 +128,28 @@ void WeightedSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t
       return WeightedSumRow<3>(src, step, count, pairs, dst, bytes);
     default:
       return WeightedSumRow<0>(src, step, count, pairs, dst, bytes);
+  }
+}
+
+// The same with coarse weights. Each product loses half a unit of 1/256 on average.
+void CoarseSum(const uint8_t* src, size_t step, uint32_t count, const uint32_t* weights,
+               uint8_t* dst, size_t bytes) {
+  const D8 d8;
+  const hn::ScalableTag<uint16_t> d16;
+  const V8 zero = hn::Zero(d8);
+  const auto round = hn::Set(d16, static_cast<uint16_t>(CoarseRound(count)));
+  for (size_t i = 0; i < bytes; i += hn::Lanes(d8)) {
+    auto low = round, high = round;
+    const uint8_t* p = src + i;
+    for (uint32_t k = 0; k < count; ++k, p += step) {
+      const V8 v = hn::LoadU(d8, p);
+      const auto weight = hn::Set(d16, static_cast<uint16_t>(weights[k]));
+      low = hn::Add(low, hn::MulHigh(hn::BitCast(d16, hn::InterleaveLower(d8, zero, v)), weight));
+      high = hn::Add(high, hn::MulHigh(hn::BitCast(d16, hn::InterleaveUpper(d8, zero, v)), weight));
+    }
+    hn::StoreU(PackBytes(hn::BitCast(D16(), hn::ShiftRight<8>(low)),
+                         hn::BitCast(D16(), hn::ShiftRight<8>(high))),
+               d8, dst + i);
   }
 }
 
@@ -301,13 +335,14 @@ void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
 
   const uint32_t channels = job.format->channels, width = job.x->num_outputs();
   const size_t step = size_t{job.view.channels} * kBand;
+  const auto sum = job.x->coarse() ? CoarseSum : WeightedSum;
   for (uint32_t c = 0; c < channels; ++c) {
     const uint8_t* source = job.band + (job.view.channels == 1 ? 0 : c * kBand);
     for (uint32_t x = 0; x < width; ++x) {
       const AxisTaps::Output& taps = job.x->output(x);
       size_t place = job.format->channels_last ? size_t{x} * channels + c : size_t{c} * width + x;
-      WeightedSum(source + taps.first * step, step, taps.count,
-                  job.x->pairs() + 2 * size_t{taps.pair}, job.columns + place * kBand, kBand);
+      sum(source + taps.first * step, step, taps.count, job.x->pairs() + 2 * size_t{taps.pair},
+          job.columns + place * kBand, kBand);
     }
   }
 
@@ -332,6 +367,7 @@ void WriteRow(const ResizeJob& job, uint32_t y) {
 void RunResizeJobImpl(const ResizeJob& job) {
   uint32_t base = 0, held = 0, next = 0;  // the window holds the source rows [base, base + held)
   const uint32_t outputs = job.y->num_outputs();
+  const auto sum = job.y->coarse() ? CoarseSum : WeightedSum;
   for (uint32_t y = 0; y < job.view.height; y += kBand) {
     if (held + kBand > job.window_rows) {
       uint32_t unused = std::min(job.y->output(next).first - base, held);
@@ -345,8 +381,8 @@ void RunResizeJobImpl(const ResizeJob& job) {
     for (; next < outputs; ++next) {
       const AxisTaps::Output& taps = job.y->output(next);
       if (taps.first + taps.count > base + held) break;
-      WeightedSum(job.window + (taps.first - base) * job.window_stride, job.window_stride,
-                  taps.count, job.y->pairs() + 2 * size_t{taps.pair}, job.row, job.window_stride);
+      sum(job.window + (taps.first - base) * job.window_stride, job.window_stride, taps.count,
+          job.y->pairs() + 2 * size_t{taps.pair}, job.row, job.window_stride);
       WriteRow(job, next);
     }
     if (next == outputs) break;
