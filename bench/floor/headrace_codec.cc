@@ -494,9 +494,10 @@ int Resize(const std::string& path, double seconds) {
 
 int Main(int argc, char** argv) {
   const std::string mode = argc > 2 ? argv[1] : "";
-  const double seconds = argc > 3 ? std::atof(argv[3]) : 3;
+  const double seconds = argc > 3 ? std::strtod(argv[3], nullptr) : 3;
   if (mode == "measure") {
-    return Measure(argv[2], seconds, argc > 4 ? std::max(1, std::atoi(argv[4])) : 1);
+    return Measure(argv[2], seconds,
+                   argc > 4 ? std::max(1L, std::strtol(argv[4], nullptr, 10)) : 1);
   }
   if (mode == "count" && argc > 3) return Count(argv[2], argv[3]);
   if (mode == "resize") return Resize(argv[2], seconds);
