@@ -61,6 +61,7 @@ double WallSeconds() {
 }
 
 struct File {
+  std::string name;
   std::vector<uint8_t> bytes;
   std::string record;
   codec::SeekRefusal refusal = codec::SeekRefusal::kNone;
@@ -206,7 +207,12 @@ class Runner {
     if (variant_.records == Records::kUsed) hints.seek_points = AsBytes(file.record);
     const size_t bytes = transform_->output().bytes();
     const MutableBytes out = MutableBytes(batch_).subspan(Slot() * bytes, bytes);
-    return transform_->Apply(file.view(), hints, key, &scratch_, out).ok();
+    const Status status = transform_->Apply(file.view(), hints, key, &scratch_, out);
+    if (!status.ok() && failed_ == 0) {
+      std::fprintf(stderr, "%s: %s: %s\n", variant_.name, file.name.c_str(),
+                   std::string(status.message()).c_str());
+    }
+    return status.ok();
   }
 
   bool Build(const File& file) {
@@ -246,6 +252,7 @@ Corpus ReadCorpus(const std::string& list) {
   for (std::string name; std::getline(names, name);) {
     std::ifstream stream(name, std::ios::binary);
     File file;
+    file.name = name;
     file.bytes.assign(std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>());
     if (!decoder.Open(file.bytes) || !decoder.DecodeAll()) {
       ++corpus.num_left_out;
