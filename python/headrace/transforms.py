@@ -84,6 +84,8 @@ def image(
     channels: int = 3,
     max_pixels: int = 178_956_970,
     exif_orientation: str = "apply",
+    quality: str = "exact",
+    dct_scaling: bool = False,
 ) -> NativeTransform:
     """Decode a JPEG, PNG or WebP and apply ``ops`` in order.
 
@@ -96,6 +98,10 @@ def image(
         max_pixels: larger images are refused before anything is allocated.
         exif_orientation: ``apply`` turns the image upright as its Exif data says, before anything
             else; ``ignore`` takes the pixels as they are stored.
+        quality: ``exact`` (libjpeg-turbo's pixels, then Pillow's resize) or ``fast``: JPEGs are
+            resized before the conversion to RGB; mean difference below 0.5 grey levels.
+        dct_scaling: let JPEGs be reduced 2, 4 or 8 times while they are decoded, as long as the
+            crop stays at least as large as the output. Pays for large photographs.
 
     Raises:
         InvalidArgumentError: ops that make no sense together.
@@ -109,6 +115,8 @@ def image(
             "channels": channels,
             "max_pixels": max_pixels,
             "exif_orientation": exif_orientation,
+            "quality": quality,
+            "dct_scaling": dct_scaling,
         }
     )
 
@@ -193,14 +201,20 @@ def normalize(mean: Sequence[float] = IMAGENET_MEAN, std: Sequence[float] = IMAG
 
 
 def imagenet_train(
-    size: int | Sequence[int] = 224, *, dtype: str = "float32", layout: str = "NCHW"
+    size: int | Sequence[int] = 224,
+    *,
+    dtype: str = "float32",
+    layout: str = "NCHW",
+    quality: str = "exact",
+    dct_scaling: bool = False,
 ) -> NativeTransform:
     """Random resized crop, flip, and (for float types) ImageNet normalization.
 
-    The result has shape [3, size, size] (NCHW) or [size, size, 3] (NHWC) for each sample.
+    The result has shape [3, size, size] (NCHW) or [size, size, 3] (NHWC) for each sample. The
+    other arguments are those of ``image``.
     """
-    ops = [random_resized_crop(size), random_horizontal_flip()]
-    return image(ops + _normalize_floats(dtype), dtype=dtype, layout=layout)
+    ops = [random_resized_crop(size), random_horizontal_flip(), *_normalize_floats(dtype)]
+    return image(ops, dtype=dtype, layout=layout, quality=quality, dct_scaling=dct_scaling)
 
 
 def imagenet_eval(
@@ -209,10 +223,15 @@ def imagenet_eval(
     short_side: int = 256,
     dtype: str = "float32",
     layout: str = "NCHW",
+    quality: str = "exact",
+    dct_scaling: bool = False,
 ) -> NativeTransform:
-    """Resize the short side, cut the middle out, and (for float types) normalize."""
-    ops = [resize(short_side), center_crop(size)]
-    return image(ops + _normalize_floats(dtype), dtype=dtype, layout=layout)
+    """Resize the short side, cut the middle out, and (for float types) normalize.
+
+    The other arguments are those of ``image``.
+    """
+    ops = [resize(short_side), center_crop(size), *_normalize_floats(dtype)]
+    return image(ops, dtype=dtype, layout=layout, quality=quality, dct_scaling=dct_scaling)
 
 
 def label(

@@ -2,13 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "headrace/base/crc32c.h"
 #include "headrace/base/json.h"
 #include "headrace/codec/npy.h"
+#include "headrace/codec/seek_points.h"
 #include "headrace/codec/transform.h"
 
 namespace headrace::codec {
@@ -45,6 +48,22 @@ void CheckCase(const Json& c, Scratch* scratch) {
   }
   EXPECT_LE(worst, c.Find("max_difference")->AsInt())
       << different << " of " << out.size() << " bytes differ";
+}
+
+// NAME.jpg and its record NAME.seek8, made from the format page by make_seek_golden.py.
+TEST(Golden, SeekPointsAreAsTheFormatSays) {
+  SeekPointBuilder builder;
+  size_t num_records = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(HEADRACE_GOLDEN_DIR)) {
+    std::string name = entry.path().filename(), extension = entry.path().extension();
+    if (extension != ".seek8" && extension != ".seek4") continue;
+    SCOPED_TRACE(name);
+    std::string file = ReadGolden(entry.path().stem().string() + ".jpg"), record;
+    builder.Build(AsBytes(file), Crc32c(AsBytes(file)), extension == ".seek8" ? 8 : 4, &record);
+    EXPECT_TRUE(record == ReadGolden(name));
+    ++num_records;
+  }
+  EXPECT_GE(num_records, 20u);
 }
 
 TEST(Golden, PixelsEqualPillows) {
