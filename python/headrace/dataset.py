@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace import _native
-from headrace.errors import NotFoundError, StateError
+from headrace.errors import InvalidArgumentError, NotFoundError, StateError
+from headrace.tensor import Tensor
 
 if TYPE_CHECKING:
     from headrace.loader import Loader
@@ -160,6 +161,59 @@ class Dataset(Sequence[Sample]):
     def key(self, index: int) -> str:
         """Return the key of a sample without reading its data."""
         return self._native.key(_checked_index(index, len(self)))
+
+    @overload
+    def read(self, index: int | str | bytes, field: str) -> bytes: ...
+    @overload
+    def read(
+        self,
+        index: int | str | bytes,
+        field: str,
+        *,
+        region: tuple[int, int, int, int],
+        channels: int = 3,
+    ) -> Tensor: ...
+    def read(
+        self,
+        index: int | str | bytes,
+        field: str,
+        *,
+        region: tuple[int, int, int, int] | None = None,
+        channels: int = 3,
+    ) -> bytes | Tensor:
+        """Return one field of a sample: its bytes, or the pixels of a region of an image.
+
+        Args:
+            index: number or key of the sample.
+            field: name of the field.
+            region: ``(x, y, width, height)`` in pixels of the image, turned upright as Exif says.
+                An image with seek points is decoded there and nowhere else.
+            channels: 3 for RGB, 1 for luma.
+
+        Returns:
+            ``bytes``; with ``region`` a uint8 Tensor of shape ``(height, width, channels)``, the
+            pixels that the same region of the whole decoded image has.
+
+        Raises:
+            IndexError: no such number.
+            NotFoundError: no such key or field.
+            InvalidArgumentError: a region that is not inside the image.
+            DataLossError: wrong checksum, or bytes that are no image.
+        """
+        if isinstance(index, (str, bytes)):
+            number = self.index_of(index)
+        else:
+            number = _checked_index(index, len(self))
+        if region is None:
+            data: bytes = self._native.read(number, [field])[1][field]
+            return data
+        x, y, width, height = (operator.index(n) for n in region)
+        if min(x, y) < 0 or min(width, height) < 1 or max(x, y, width, height) > 0xFFFFFFFF:
+            raise InvalidArgumentError(
+                f"region: expected (x, y, width, height) inside the image, found {tuple(region)}"
+            )
+        array = self._native.read_region(number, field, (x, y, width, height), channels)
+        return Tensor(array, (height, width, channels), "uint8")
 
     def _read(self, index: int) -> Sample:
         if self._fields == []:  # to the native module that means all

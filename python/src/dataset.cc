@@ -1,11 +1,16 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
+#include <memory>
+
 #include "bindings.h"
 #include "errors.h"
 #include "headrace/loader/sample_access.h"
+#include "tensor.h"
 
 namespace nb = nanobind;
 using headrace::loader::SampleAccess;
@@ -29,6 +34,24 @@ nb::tuple Read(const SampleAccess& access, uint64_t id, const std::vector<std::s
   nb::dict fields;
   for (const auto& [name, data] : sample.fields) fields[KeyToStr(name)] = ToBytes(data);
   return nb::make_tuple(KeyToStr(sample.view.key), fields);
+}
+
+// The pixels of a region: an array [height, width, channels].
+Array ReadRegion(const SampleAccess& access, uint64_t id, const std::string& field,
+                 const std::array<uint32_t, 4>& region, uint32_t channels) {
+  auto pixels = std::make_unique<SampleAccess::Pixels>();
+  Status status;
+  {
+    nb::gil_scoped_release released;
+    codec::Rect rect{region[0], region[1], region[2], region[3]};
+    status = access.ReadRegion(id, field, rect, channels, Context(), pixels.get());
+  }
+  Check(status);
+  codec::TensorSpec spec{codec::DType::kUint8, {pixels->height, pixels->width, pixels->channels}};
+  std::byte* data = pixels->memory.data();
+  nb::capsule owner(pixels.release(),
+                    [](void* p) noexcept { delete static_cast<SampleAccess::Pixels*>(p); });
+  return MakeArray(data, -1, spec, owner);
 }
 
 }  // namespace
@@ -84,7 +107,9 @@ void BindDataset(nb::module_& m) {
             return KeyToStr(key);
           },
           nb::arg("id"))
-      .def("read", &Read, nb::arg("id"), nb::arg("fields"));
+      .def("read", &Read, nb::arg("id"), nb::arg("fields"))
+      .def("read_region", &ReadRegion, nb::arg("id"), nb::arg("field"), nb::arg("region"),
+           nb::arg("channels"));
 }
 
 }  // namespace headrace::python

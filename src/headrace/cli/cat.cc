@@ -1,6 +1,7 @@
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/find_sample.h"
 #include "headrace/dataset/dataset.h"
 
 namespace headrace::cli {
@@ -17,7 +18,6 @@ class CatCommand final : public Command {
 
  private:
   Status SplitOperands();
-  Result<uint64_t> FindSample(const Dataset& data) const;
   Result<dataset::FieldId> ChooseField(const Dataset& data, const SampleView& view) const;
   void PrintJson(Session* session, const Dataset& data, const SampleView& view, Bytes bytes,
                  dataset::FieldId field) const;
@@ -54,15 +54,6 @@ Status CatCommand::SplitOperands() {
   return OkStatus();
 }
 
-Result<uint64_t> CatCommand::FindSample(const Dataset& data) const {
-  if (index_) return *index_;
-  auto found = data.FindKey(key_);
-  if (found.ok() || found.status().code() != Code::kNotFound) return found;
-  auto bytes = UnescapeText(key_);
-  if (bytes.ok() && *bytes != key_) return data.FindKey(*bytes);
-  return found;
-}
-
 Result<dataset::FieldId> CatCommand::ChooseField(const Dataset& data,
                                                  const SampleView& view) const {
   std::string names;
@@ -81,7 +72,7 @@ Result<dataset::FieldId> CatCommand::ChooseField(const Dataset& data,
 Result<ExitCode> CatCommand::Run(Session* session) {
   HR_RETURN_IF_ERROR(SplitOperands());
   HR_ASSIGN_OR_RETURN(auto data, Dataset::Open(session->fs, dataset_, {}));
-  HR_ASSIGN_OR_RETURN(uint64_t id, FindSample(*data));
+  HR_ASSIGN_OR_RETURN(uint64_t id, FindSample(*data, index_, key_));
   auto reader = SampleReader::Create(data, {});
   HR_ASSIGN_OR_RETURN(SampleView view, reader->Locate(id));
   HR_ASSIGN_OR_RETURN(dataset::FieldId field, ChooseField(*data, view));

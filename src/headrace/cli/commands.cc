@@ -10,6 +10,7 @@ constexpr CommandEntry kCommands[] = {
     {"index", "Give tars, a folder or a list an index, where they are", MakeIndexCommand},
     {"ls", "List the shards or samples of a data set", MakeLsCommand},
     {"cat", "Write one field of one sample to standard output", MakeCatCommand},
+    {"thumbnail", "Write a small picture of one image, or of a part of it", MakeThumbnailCommand},
     {"verify", "Read everything again and check it against its checksums", MakeVerifyCommand},
     {"order", "Print the stream of samples that a loader gives, or measure its mixing",
      MakeOrderCommand},

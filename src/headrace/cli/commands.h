@@ -46,6 +46,7 @@ std::unique_ptr<Command> MakePackCommand();
 std::unique_ptr<Command> MakeIndexCommand();
 std::unique_ptr<Command> MakeLsCommand();
 std::unique_ptr<Command> MakeCatCommand();
+std::unique_ptr<Command> MakeThumbnailCommand();
 std::unique_ptr<Command> MakeVerifyCommand();
 std::unique_ptr<Command> MakeOrderCommand();
 std::unique_ptr<Command> MakeBenchCommand();

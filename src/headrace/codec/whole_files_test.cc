@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <tuple>
 
 #include "headrace/base/crc32c.h"
@@ -9,6 +10,7 @@
 #include "headrace/codec/jpeg_transcode.h"
 #include "headrace/codec/pixel_check.h"
 #include "headrace/codec/testing/test_images.h"
+#include "headrace/codec/thumbnail.h"
 
 namespace headrace::codec {
 namespace {
@@ -167,6 +169,49 @@ TEST(ImageEncoder, PpmIsAHeaderAndThePixels) {
             "P6\n3 2\n255\n" + std::string(pixels.data.begin(), pixels.data.end()));
   TestPixels grey = MakePixels(3, 2, 1, 5);
   EXPECT_EQ(EncodeImage(ViewOf(grey), EncodedFormat::kPpm).value().substr(0, 3), "P5\n");
+}
+
+// The reference is the transform of the same description.
+TEST(Thumbnail, IsTheResizeOfTheTransforms) {
+  std::string file = Encode(200, 120, 3, {});
+  auto transform = CreateTransform(
+      R"({"type": "image", "ops": [{"op": "resize", "size": [48, 80]}], "layout": "NHWC"})");
+  ASSERT_TRUE(transform.ok()) << transform.status().ToString();
+  std::vector<std::byte> expected((*transform)->output().bytes());
+  Scratch scratch;
+  ASSERT_TRUE((*transform)->Apply(AsBytes(file), {}, {}, &scratch, expected).ok());
+  ThumbnailOptions options;
+  options.long_side = 80;
+  AlignedBuffer memory;
+  auto thumbnail = MakeThumbnail(AsBytes(file), {}, options, &scratch, &memory);
+  ASSERT_TRUE(thumbnail.ok()) << thumbnail.status().ToString();
+  ASSERT_EQ(thumbnail->pixels.width, 80u);
+  ASSERT_EQ(thumbnail->pixels.height, 48u);
+  EXPECT_EQ(memcmp(thumbnail->pixels.data, expected.data(), expected.size()), 0);
+}
+
+TEST(Thumbnail, OfARegionAndNeverEnlarged) {
+  std::string file = Encode(200, 120, 3, {});
+  Scratch scratch;
+  AlignedBuffer memory;
+  ThumbnailOptions options;
+  options.region = Rect{10, 20, 30, 40};
+  auto thumbnail = MakeThumbnail(AsBytes(file), {}, options, &scratch, &memory);
+  ASSERT_TRUE(thumbnail.ok());
+  EXPECT_EQ(thumbnail->pixels.width, 30u);
+  EXPECT_EQ(thumbnail->pixels.height, 40u);
+  EXPECT_EQ(thumbnail->image.width, 200u);
+  TestPixels whole = ReferenceDecode(file, false);
+  for (uint32_t y = 0; y < 40; ++y)
+    EXPECT_EQ(memcmp(thumbnail->pixels.data + y * thumbnail->pixels.stride,
+                     &whole.data[((20 + y) * 200 + 10) * 3], 90),
+              0);
+  options.region = Rect{190, 0, 11, 1};
+  EXPECT_EQ(MakeThumbnail(AsBytes(file), {}, options, &scratch, &memory).status().code(),
+            Code::kOutOfRange);
+  options.region = Rect{0, 0, 200, 1};
+  options.long_side = 10;
+  EXPECT_EQ(MakeThumbnail(AsBytes(file), {}, options, &scratch, &memory)->pixels.height, 1u);
 }
 
 std::string RecordOf(const std::string& file, uint32_t crc32c) {

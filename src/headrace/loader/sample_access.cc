@@ -1,5 +1,7 @@
 #include "headrace/loader/sample_access.h"
 
+#include <cstring>
+
 namespace headrace::loader {
 
 Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(const std::string& path,
@@ -14,7 +16,10 @@ Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(const std::string& path
 SampleAccess::SampleAccess(std::shared_ptr<const dataset::Dataset> dataset, bool verify_checksums)
     : dataset_(std::move(dataset)), verify_checksums_(verify_checksums) {}
 
-SampleAccess::~SampleAccess() { delete spare_.exchange(nullptr); }
+SampleAccess::~SampleAccess() {
+  delete spare_.exchange(nullptr);
+  delete spare_decoder_.exchange(nullptr);
+}
 
 std::unique_ptr<dataset::SampleReader> SampleAccess::TakeReader() const {
   std::unique_ptr<dataset::SampleReader> reader(spare_.exchange(nullptr));
@@ -50,6 +55,52 @@ Status SampleAccess::Read(uint64_t id, const std::vector<std::string>& wanted, c
     return Error(Code::kNotFound, "the sample has no field '{}'", wanted[i])
         .At({std::string(out->view.shard), std::nullopt, std::string(out->view.key), wanted[i]});
   }
+  return OkStatus();
+}
+
+std::unique_ptr<SampleAccess::Decoder> SampleAccess::TakeDecoder() const {
+  std::unique_ptr<Decoder> decoder(spare_decoder_.exchange(nullptr));
+  if (decoder) return decoder;
+  decoder = std::make_unique<Decoder>();
+  dataset::ReadOptions options;
+  options.verify_checksums = verify_checksums_;
+  options.seek_points = true;
+  decoder->reader = dataset::SampleReader::Create(dataset_, options);
+  return decoder;
+}
+
+Status SampleAccess::ReadRegion(uint64_t id, const std::string& field, const codec::Rect& region,
+                                uint32_t channels, const Context& ctx, Pixels* out) const {
+  HR_ASSIGN_OR_RETURN(dataset::FieldId wanted, dataset_->FindField(field));
+  std::unique_ptr<Decoder> decoder = TakeDecoder();
+  Status status = DecodeField(decoder.get(), id, wanted, region, channels, ctx, out);
+  delete spare_decoder_.exchange(decoder.release());
+  return status;
+}
+
+Status SampleAccess::DecodeField(Decoder* decoder, uint64_t id, dataset::FieldId field,
+                                 const codec::Rect& region, uint32_t channels, const Context& ctx,
+                                 Pixels* out) const {
+  constexpr uint64_t kMaxPixels = 178956970;
+  HR_ASSIGN_OR_RETURN(dataset::SampleView sample,
+                      decoder->reader->Read(id, std::span(&field, 1), ctx));
+  Location place{std::string(sample.shard), std::nullopt, std::string(sample.key),
+                 dataset_->fields()[field]};
+  const dataset::FieldView* found = sample.Find(field);
+  if (!found)
+    return Error(Code::kNotFound, "the sample has no field '{}'", place.field).At(std::move(place));
+  auto view = codec::DecodeRegion(found->data, region, channels, kMaxPixels,
+                                  {found->seek_points, found->crc32c}, &decoder->scratch);
+  if (!view.ok()) return std::move(view).status().At(std::move(place));
+  const size_t row_bytes = size_t{view->width} * view->channels;
+  if (!out->memory.Reserve(row_bytes * view->height))
+    return Error(Code::kResourceExhausted, "no memory for {} x {} pixels", view->width,
+                 view->height);
+  for (uint32_t y = 0; y < view->height; ++y)
+    std::memcpy(out->memory.data() + y * row_bytes, view->data + y * view->stride, row_bytes);
+  out->width = view->width;
+  out->height = view->height;
+  out->channels = view->channels;
   return OkStatus();
 }
 

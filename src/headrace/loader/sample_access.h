@@ -1,5 +1,6 @@
 // Random access to single samples by number: the map-style face of a dataset. Thread-safe, and safe
-// across fork(): it keeps a spare reader behind one atomic pointer and takes no lock of its own.
+// across fork(): it keeps a spare reader (and a decoder) behind an atomic pointer each and takes no
+// lock of its own.
 #pragma once
 
 #include <atomic>
@@ -9,8 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/base/bytes.h"
 #include "headrace/base/context.h"
 #include "headrace/base/status.h"
+#include "headrace/codec/image.h"
 #include "headrace/dataset/dataset.h"
 
 namespace headrace::loader {
@@ -40,6 +43,16 @@ class SampleAccess {
   // Reads the named fields (empty = all). kNotFound when the dataset or the sample lacks one.
   Status Read(uint64_t id, const std::vector<std::string>& wanted, const Context& ctx,
               Sample* out) const;
+  // Decoded pixels, interleaved, 8 bits, rows without gaps.
+  struct Pixels {
+    AlignedBuffer memory;
+    uint32_t width = 0, height = 0, channels = 0;
+  };
+  // Decodes a region of an image, upright as Exif says, from its seek points when it has some.
+  // `channels` 1 or 3. kNotFound as Read; kOutOfRange: not inside the image; else as
+  // Transform::Apply, with the place.
+  Status ReadRegion(uint64_t id, const std::string& field, const codec::Rect& region,
+                    uint32_t channels, const Context& ctx, Pixels* out) const;
   // The key of a sample.
   Status Key(uint64_t id, std::string* key) const;
 
@@ -47,9 +60,20 @@ class SampleAccess {
   std::unique_ptr<dataset::SampleReader> TakeReader() const;
   void GiveReader(std::unique_ptr<dataset::SampleReader> reader) const;
 
+  // What decoding a region takes; kept for the next one.
+  struct Decoder {
+    std::unique_ptr<dataset::SampleReader> reader;
+    codec::Scratch scratch;
+  };
+  std::unique_ptr<Decoder> TakeDecoder() const;
+  Status DecodeField(Decoder* decoder, uint64_t id, dataset::FieldId field,
+                     const codec::Rect& region, uint32_t channels, const Context& ctx,
+                     Pixels* out) const;
+
   const std::shared_ptr<const dataset::Dataset> dataset_;
   const bool verify_checksums_;
   mutable std::atomic<dataset::SampleReader*> spare_{nullptr};
+  mutable std::atomic<Decoder*> spare_decoder_{nullptr};
 };
 
 }  // namespace headrace::loader
