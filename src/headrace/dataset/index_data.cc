@@ -4,17 +4,14 @@
 #include "headrace/dataset/index_data.h"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
-#include <new>
+#include <optional>
 #include <vector>
 
 #include "headrace/base/crc32c.h"
-#include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
 #include "headrace/codec/image.h"
 #include "headrace/codec/seek_points.h"
-#include "headrace/env/process.h"
+#include "headrace/dataset/crew.h"
 
 namespace headrace::dataset {
 namespace {
@@ -144,28 +141,14 @@ class DataPass {
 
   Result<IndexWithData> Run() {
     HR_RETURN_IF_ERROR(CutIntoParts());
-    uint64_t threads =
-        options_.threads != 0 ? options_.threads : static_cast<uint64_t>(AvailableCpus());
-    threads = std::min<uint64_t>(threads, parts_.size());
-    std::vector<std::unique_ptr<Thread>> helpers;
-    while (helpers.size() + 1 < threads) {
-      auto started = Thread::Start("hr-index", [this] { Work(); });
-      if (!started.ok()) break;  // slower with fewer, and the same bytes
-      helpers.push_back(std::move(started).value());
-    }
-    Work();
-    helpers.clear();  // joins
-    {
-      MutexLock lock(&mu_);
-      HR_RETURN_IF_ERROR(std::move(failure_));
-    }
+    Crew crew("hr-index", options_.threads, parts_.size());
+    HR_RETURN_IF_ERROR(crew.Run([&] { return ReadParts(&crew); }));
     return Assemble();
   }
 
  private:
   Status CutIntoParts();
-  void Work();
-  Status ReadParts();
+  Status ReadParts(Crew* crew);
   Status ReadPart(Part* part, RangeReader* reader, IndexSample* sample);
   Status ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader);
   Result<IndexWithData> Assemble();
@@ -178,10 +161,6 @@ class DataPass {
   const BuildOptions& options_;
   const Context& ctx_;
   std::vector<Part> parts_;  // each element is written by the one thread that took it
-  std::atomic<uint64_t> next_{0};
-  std::atomic<bool> stop_{false};
-  Mutex mu_;  // taken last; no I/O under it
-  Status failure_ HR_GUARDED_BY(mu_);
 };
 
 Status DataPass::CutIntoParts() {
@@ -211,27 +190,11 @@ Status DataPass::CutIntoParts() {
   return OkStatus();
 }
 
-void DataPass::Work() {
-  Status status;
-  try {
-    status = ReadParts();
-  } catch (const std::bad_alloc&) {  // from the standard library's containers
-    status = Status(Code::kResourceExhausted, "out of memory; use fewer --threads");
-  }
-  if (status.ok()) return;
-  MutexLock lock(&mu_);
-  if (failure_.ok()) failure_ = std::move(status);
-  stop_.store(true);
-}
-
-Status DataPass::ReadParts() {
+Status DataPass::ReadParts(Crew* crew) {
   RangeReader reader(options_.seek_spacing, ctx_);
   IndexSample sample;
-  while (!stop_.load(std::memory_order_relaxed)) {
-    uint64_t part = next_.fetch_add(1);
-    if (part >= parts_.size()) break;
-    HR_RETURN_IF_ERROR(ReadPart(&parts_[part], &reader, &sample));
-  }
+  while (std::optional<uint64_t> part = crew->Take())
+    HR_RETURN_IF_ERROR(ReadPart(&parts_[*part], &reader, &sample));
   return OkStatus();
 }
 
