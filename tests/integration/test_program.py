@@ -17,7 +17,7 @@ _spec.loader.exec_module(program)
 
 run, run_json, fails, tree = program.run, program.run_json, program.fails, program.tree
 
-COMMANDS = ["pack", "index", "ls", "cat", "verify", "order", "bench", "version"]
+COMMANDS = ["pack", "index", "ls", "cat", "thumbnail", "verify", "order", "bench", "version"]
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_verify_finds_a_shard_cut_short_or_a_damaged_manifest(packed: Path) -> N
 
 def test_index_gives_tars_a_dataset_and_checksums_are_learned(tars: Path) -> None:
     before = tree(tars)
-    report = run_json("index", tars)
+    report = run_json("index", tars, "--seek-points=off")
     assert report["samples"] == 27 and len(report["shards"]) == 3
     assert {name: data for name, data in tree(tars).items() if name in before} == before
 
@@ -212,8 +212,9 @@ def test_index_gives_tars_a_dataset_and_checksums_are_learned(tars: Path) -> Non
     assert [fault["key"] for fault in report["faults"]] == ["0/04"]
 
 
-def test_index_with_checksums_knows_all(tars: Path) -> None:
-    run("index", tars, "--checksums")
+@pytest.mark.parametrize("options", [[], ["--checksums"], ["--checksums", "--seek-points=off"]])
+def test_index_that_reads_the_data_knows_all_checksums(tars: Path, options: list[str]) -> None:
+    run("index", tars, *options)
     assert run_json("verify", tars)["checked"] == 54
 
 

@@ -148,6 +148,8 @@ Result<ExitCode> ThumbnailCommand::Run(Session* session) {
   AlignedBuffer memory;
   auto made = codec::MakeThumbnail(field->data, {field->seek_points, field->crc32c}, options_,
                                    &scratch, &memory);
+  if (made.status().code() == Code::kOutOfRange)
+    return Error(Code::kInvalidArgument, "--region: {}", made.status().message());
   if (!made.ok())
     return std::move(made).status().At({std::string(view.shard), {}, std::string(view.key), name});
   HR_ASSIGN_OR_RETURN(std::string file, codec::EncodeImage(made->pixels, encoded_));
