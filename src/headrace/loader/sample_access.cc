@@ -91,6 +91,9 @@ Status SampleAccess::DecodeField(Decoder* decoder, uint64_t id, dataset::FieldId
     return Error(Code::kNotFound, "the sample has no field '{}'", place.field).At(std::move(place));
   auto view = codec::DecodeRegion(found->data, region, channels, kMaxPixels,
                                   {found->seek_points, found->crc32c}, &decoder->scratch);
+  if (view.status().code() == Code::kOutOfRange)
+    return Status(Code::kInvalidArgument, std::string(view.status().message()))
+        .At(std::move(place));
   if (!view.ok()) return std::move(view).status().At(std::move(place));
   const size_t row_bytes = size_t{view->width} * view->channels;
   if (!out->memory.Reserve(row_bytes * view->height))

@@ -49,7 +49,7 @@ class SampleAccess {
     uint32_t width = 0, height = 0, channels = 0;
   };
   // Decodes a region of an image, upright as Exif says, from its seek points when it has some.
-  // `channels` 1 or 3. kNotFound as Read; kOutOfRange: not inside the image; else as
+  // `channels` 1 or 3. kNotFound as Read; kInvalidArgument: not inside the image; else as
   // Transform::Apply, with the place.
   Status ReadRegion(uint64_t id, const std::string& field, const codec::Rect& region,
                     uint32_t channels, const Context& ctx, Pixels* out) const;
