@@ -34,6 +34,9 @@ class Transform:
     @property
     def dtype(self) -> str: ...
     def apply(self, data: bytes, seed: int, epoch: int, sample_id: int) -> Any: ...
+    def apply_after(
+        self, first: Transform, image: bytes, data: bytes, seed: int, epoch: int, sample_id: int
+    ) -> Any: ...
 
 class Batch:
     @property

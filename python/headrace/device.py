@@ -67,6 +67,8 @@ class DeviceCopier:
         return _Sent(moved, state, ready, None)
 
     def _move(self, value: Any) -> Any:
+        if isinstance(value, dict):  # the views of a field
+            return {name: self._move(view) for name, view in value.items()}
         if not isinstance(value, self._torch.Tensor):
             return value
         if self._stream is None:
@@ -80,8 +82,9 @@ class DeviceCopier:
         current = self._torch.cuda.current_stream(self._device)
         current.wait_event(ready)
         for value in batch.values():
-            if isinstance(value, self._torch.Tensor):
-                value.record_stream(current)
+            for tensor in value.values() if isinstance(value, dict) else [value]:
+                if isinstance(tensor, self._torch.Tensor):
+                    tensor.record_stream(current)
 
 
 class _DeviceIterator(Iterator[Batch]):

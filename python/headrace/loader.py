@@ -7,7 +7,7 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native, distributed
 from headrace.errors import HeadraceError, InvalidArgumentError, StateError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Batch = dict[str, Any]
 TransformLike = NativeTransform | PythonTransform | Callable[[bytes], Any]
+# A transform, or several native ones by name: the views of a field.
+FieldTransform = TransformLike | Mapping[str, NativeTransform]
 
 # Next() waits this long at a time, so that Ctrl-C is seen at once.
 _WAIT_SECONDS = 0.1
@@ -50,7 +52,12 @@ class Loader:
         threads: native worker threads; default: this process's processors / ranks on this node.
         memory_bytes: limit for batches being filled or waiting, e.g. ``"256MiB"``. Batches in your
             hands are not counted.
-        transforms: field name -> ``headrace.transforms`` object or Python function of bytes.
+        transforms: field name -> ``headrace.transforms`` object or Python function of bytes. A dict
+            of transforms instead gives several views of the field, ``batch[field]`` being a dict of
+            arrays then: ``{"jpg": {"global": t1, "local": t2}}``. The names of images' views are
+            numbered as they first appear; each view draws from the stream of its number, so that
+            the crops are independent, and boxes follow the view of their own name (the first one
+            where there is none).
         fields: fields of a batch; default: those of the dataset.
         on_error: what a bad sample does: ``raise`` (HeadraceError names shard, offset, key, reason),
             ``skip`` (the batch is shorter by it) or ``replace`` (a substitute drawn by a function of
@@ -83,7 +90,7 @@ class Loader:
         tail: str = "drop",
         threads: int | None = None,
         memory_bytes: int | str = "128MiB",
-        transforms: Mapping[str, TransformLike] | None = None,
+        transforms: Mapping[str, FieldTransform] | None = None,
         fields: list[str] | None = None,
         on_error: str = "raise",
         max_bad_samples: int = 1000,
@@ -117,14 +124,13 @@ class Loader:
             "quarantine": os.fsdecode(quarantine) if quarantine is not None else "",
             "verify_checksums": bool(verify_checksums),
             "columns": [
-                (name, native[name].to_json() if name in native else "", required)
-                for name, required in self._columns
+                (c.field, c.transform.to_json() if c.transform else "", c.required)
+                for c in self._columns
             ],
         }
         output = "torch" if device is not None else output
         self._convert = converter(output)
         self._native = _native.Loader.create(dataset._native, options)
-        self._native_transforms = native
         self._python = PythonFields(python, on_error, seed, output) if python else None
         self._copier: DeviceCopier | None = None
         if device is not None:
@@ -234,20 +240,21 @@ class Loader:
 
     def _assemble(self, native: _native.Batch) -> Batch:
         raw: dict[str, list[bytes | None]] = {}
-        value = 0
-        for name, _ in self._columns:
-            if name not in self._native_transforms:
-                raw[name] = native.values(value)
-                value += 1
+        for column in self._columns:
+            if column.transform is None:
+                raw[column.field] = native.values(len(raw))
         made = self._python.apply(self._native, native, raw) if self._python else raw
         batch: Batch = {}
-        for column, (name, _) in enumerate(self._columns):
-            transform = self._native_transforms.get(name)
-            if transform is None:
-                batch[name] = made[name]
+        for index, column in enumerate(self._columns):
+            if column.transform is None:
+                batch[column.field] = made[column.field]
+                continue
+            shape = (native.num_rows, *column.transform.shape)
+            tensor = Tensor(native.tensor(index), shape, column.transform.dtype)
+            if column.view is None:
+                batch[column.field] = self._convert(tensor)
             else:
-                shape = (native.num_rows, *transform.shape)
-                batch[name] = self._convert(Tensor(native.tensor(column), shape, transform.dtype))
+                batch.setdefault(column.field, {})[column.view] = self._convert(tensor)
         batch["__key__"] = native.keys()
         return batch
 
@@ -304,37 +311,85 @@ def _global_batch(batch_size: int | None, global_batch_size: int | None, world: 
     return total
 
 
+class _Column(NamedTuple):
+    """What one array, or one list of bytes, of a batch is made from."""
+
+    field: str
+    view: str | None
+    transform: NativeTransform | None
+    required: bool
+
+
+Views = dict[str | None, NativeTransform]
+
+
 def _split_transforms(
-    transforms: Mapping[str, TransformLike],
-) -> tuple[dict[str, NativeTransform], dict[str, PythonTransform]]:
-    native: dict[str, NativeTransform] = {}
+    transforms: Mapping[str, FieldTransform],
+) -> tuple[dict[str, Views], dict[str, PythonTransform]]:
+    native: dict[str, Views] = {}
     python: dict[str, PythonTransform] = {}
+    streams = _streams(transforms)
     for name, transform in transforms.items():
         if isinstance(transform, NativeTransform):
-            native[name] = transform
+            native[name] = {None: transform}
         elif isinstance(transform, PythonTransform):
             python[name] = transform
+        elif isinstance(transform, Mapping):
+            native[name] = _views(name, transform, streams)
         elif callable(transform):
             python[name] = PythonTransform(transform)
         else:
             raise InvalidArgumentError(
-                f"transforms[{name!r}]: expected a headrace.transforms object or a function, found "
-                f"{type(transform).__name__}"
+                f"transforms[{name!r}]: expected a headrace.transforms object, a dict of them or a "
+                f"function, found {type(transform).__name__}"
             )
     return native, python
 
 
+def _streams(transforms: Mapping[str, FieldTransform]) -> dict[str, int]:
+    """Number the names of the views of images as they first appear."""
+    names = [
+        view
+        for views in transforms.values()
+        if isinstance(views, Mapping)
+        for view, transform in views.items()
+        if isinstance(transform, NativeTransform) and transform.kind == "image"
+    ]
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+
+
+def _views(field: str, views: Mapping[str, NativeTransform], streams: dict[str, int]) -> Views:
+    """Give each view the stream of its name."""
+    if not views:
+        raise InvalidArgumentError(f"transforms[{field!r}]: expected at least one view, found none")
+    made: Views = {}
+    for view, transform in views.items():
+        if not isinstance(transform, NativeTransform):
+            raise InvalidArgumentError(
+                f"transforms[{field!r}][{view!r}]: views are headrace.transforms objects, found "
+                f"{type(transform).__name__}"
+            )
+        made[view] = transform.with_stream(streams[view]) if view in streams else transform
+    return made
+
+
 def _columns(
     dataset: Dataset,
-    native: Mapping[str, NativeTransform],
+    native: Mapping[str, Views],
     python: Mapping[str, PythonTransform],
     fields: list[str] | None,
-) -> list[tuple[str, bool]]:
-    """Return (field, required) for each field of a batch."""
+) -> list[_Column]:
+    """Return the columns of a batch. Those that follow an image's geometry come last."""
     names = list(dataset.fields if fields is None else fields)
     names += [name for name in (*native, *python) if name not in names]
     asked = set(native) | set(python) | set(fields or [])
-    return [(name, name in asked) for name in names]
+    nothing: Mapping[str | None, NativeTransform | None] = {None: None}
+    columns = [
+        _Column(name, view, transform, name in asked)
+        for name in names
+        for view, transform in native.get(name, nothing).items()
+    ]
+    return sorted(columns, key=lambda c: c.transform is not None and c.transform.kind == "boxes")
 
 
 def _memory(value: int | str) -> int:

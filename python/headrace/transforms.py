@@ -45,9 +45,35 @@ class NativeTransform:
         """Element type of the result."""
         return self._compiled.dtype
 
-    def __call__(self, data: bytes, *, seed: int = 0, epoch: int = 0, sample_id: int = 0) -> Tensor:
-        """Transform one field's bytes. Raises DataLossError for what cannot be decoded."""
-        array = self._compiled.apply(data, seed, epoch, sample_id)
+    @property
+    def kind(self) -> str:
+        """What it is for: ``image``, ``boxes`` or ``label``."""
+        return str(self._description["type"])
+
+    def with_stream(self, stream: int) -> NativeTransform:
+        """Return this transform with draws from ``stream``, unless it names a stream already."""
+        if self.kind == "label" or "stream" in self._description:
+            return self
+        return NativeTransform({**self._description, "stream": stream})
+
+    def __call__(
+        self,
+        data: bytes,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        sample_id: int = 0,
+        after: tuple[NativeTransform, bytes] | None = None,
+    ) -> Tensor:
+        """Transform one field's bytes. Raises DataLossError for what cannot be decoded.
+
+        ``after`` is another transform with its bytes, which goes first: the image of boxes.
+        """
+        if after is None:
+            array = self._compiled.apply(data, seed, epoch, sample_id)
+        else:
+            first, image = after
+            array = self._compiled.apply_after(first._compiled, image, data, seed, epoch, sample_id)
         return Tensor(array, self.shape, self.dtype)
 
     def __eq__(self, other: object) -> bool:
@@ -86,6 +112,7 @@ def image(
     exif_orientation: str = "apply",
     quality: str = "exact",
     dct_scaling: bool = False,
+    stream: int | None = None,
 ) -> NativeTransform:
     """Decode a JPEG, PNG or WebP and apply ``ops`` in order.
 
@@ -102,6 +129,8 @@ def image(
             resized before the conversion to RGB; mean difference below 0.5 grey levels.
         dct_scaling: let JPEGs be reduced 2, 4 or 8 times while they are decoded, as long as the
             crop stays at least as large as the output. Pays for large photographs.
+        stream: number of the stream of draws; None: 0, or as a Loader numbers the views of a field.
+            Images of one sample with equal ops and streams get equal draws.
 
     Raises:
         InvalidArgumentError: ops that make no sense together.
@@ -117,6 +146,7 @@ def image(
             "exif_orientation": exif_orientation,
             "quality": quality,
             "dct_scaling": dct_scaling,
+            **_stream(stream),
         }
     )
 
@@ -254,6 +284,44 @@ def label(
     )
 
 
+def boxes(
+    max_boxes: int,
+    *,
+    coordinates: str = "xyxy",
+    relative_to: str = "stored",
+    min_size: float = 1.0,
+    path: str = "",
+    stream: int | None = None,
+) -> NativeTransform:
+    """Turn detection boxes along with the image of the same sample.
+
+    The field holds a JSON array of arrays of 4 numbers, or a ``.npy`` array [boxes, 4], in pixels.
+    The result is float32 [max_boxes, 5]: x1, y1, x2, y2 in pixels of the output, cut off at the
+    image, and a state: 1 = visible, 0 = lost (outside of the crop, or smaller than ``min_size``),
+    -1 = no box. Boxes keep their places, so that row i still goes with label i.
+
+    Args:
+        max_boxes: rows of the result; a sample with more boxes is bad.
+        coordinates: ``xyxy`` (two corners) or ``xywh`` (corner and size).
+        relative_to: ``stored`` (boxes turn with the Exif orientation, too) or ``upright`` (they
+            were drawn on the upright image).
+        min_size: least width and height of a visible box, in pixels of the output.
+        path: JSON pointer to the boxes, e.g. ``"/annotation/boxes"``.
+        stream: that of the image's transform.
+    """
+    return NativeTransform(
+        {
+            "type": "boxes",
+            "max_boxes": max_boxes,
+            "coordinates": coordinates,
+            "relative_to": relative_to,
+            "min_size": min_size,
+            "path": path,
+            **_stream(stream),
+        }
+    )
+
+
 def python(function: Callable[..., Any], *, seeded: bool = False) -> PythonTransform:
     """Use a Python function for a field: the escape hatch. Costs only those who use it.
 
@@ -265,6 +333,10 @@ def python(function: Callable[..., Any], *, seeded: bool = False) -> PythonTrans
 
 def _normalize_floats(dtype: str) -> list[Op]:
     return [] if dtype == "uint8" else [normalize()]
+
+
+def _stream(stream: int | None) -> dict[str, int]:
+    return {} if stream is None else {"stream": stream}
 
 
 def _around(value: float | Sequence[float], center: float) -> list[float]:

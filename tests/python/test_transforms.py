@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageEnhance, ImageOps
 
 import headrace
 from headrace import transforms as T
@@ -75,6 +75,74 @@ def test_eval_recipe_is_resize_then_center_crop() -> None:
     expected = whole[16 : 16 + 96, 48 : 48 + 96]
     difference = np.abs(ours.astype(int) - expected)
     assert difference.max() <= 1 and difference.mean() <= 0.1
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_upright(format: str, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encode(picture(90, 60), format, exif=exif)
+    upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    size = (upright.height, upright.width)
+    ours = T.image([T.center_crop(size)], dtype="uint8", layout="NHWC")(data).numpy()
+    assert np.array_equal(ours, np.asarray(upright))
+    stored = T.image(
+        [T.center_crop((60, 90))], dtype="uint8", layout="NHWC", exif_orientation="ignore"
+    )(data)
+    assert np.array_equal(stored.numpy(), np.asarray(Image.open(io.BytesIO(data)).convert("RGB")))
+
+
+@pytest.mark.parametrize("lossless", [False, True])
+def test_webp_agrees_with_pillow(lossless: bool) -> None:
+    data = encode(picture(150, 110), "WEBP", lossless=lossless)
+    ours = T.image([T.resize((64, 48))], dtype="uint8", layout="NHWC")(data).numpy()
+    assert np.array_equal(ours.astype(int), pillow(data, (48, 64)))
+
+
+def test_each_colour_adjustment_agrees_with_pillow() -> None:
+    data = encode(picture(60, 40), "PNG")
+    image = Image.open(io.BytesIO(data))
+    for name, enhance in (
+        ("brightness", ImageEnhance.Brightness),
+        ("contrast", ImageEnhance.Contrast),
+        ("saturation", ImageEnhance.Color),
+    ):
+        op = T.color_jitter(**{name: (1.7, 1.7)})
+        ours = T.image([T.center_crop((40, 60)), op], dtype="uint8", layout="NHWC")(data)
+        assert np.array_equal(ours.numpy(), np.asarray(enhance(image).enhance(1.7))), name
+    gray = T.image([T.center_crop((40, 60)), T.random_grayscale(1)], dtype="uint8", layout="NHWC")
+    assert np.array_equal(gray(data).numpy(), np.asarray(image.convert("L").convert("RGB")))
+
+
+def test_numbers_stand_for_torchvisions_limits() -> None:
+    op = T.color_jitter(0.4, 1.5, (0.2, 0.3), 0.1)
+    assert op["brightness"] == [0.6, 1.4] and op["contrast"] == [0, 2.5]
+    assert op["saturation"] == [0.2, 0.3] and op["hue"] == [-0.1, 0.1]
+    assert T.gaussian_blur(5, 1.5)["sigma"] == [1.5, 1.5]
+
+
+def test_streams_draw_independently() -> None:
+    data = encode(picture(200, 150), "JPEG")
+    ops = [T.random_resized_crop(32), T.random_horizontal_flip()]
+    plain, zero, one = (T.image(ops, dtype="uint8", stream=s) for s in (None, 0, 1))
+    same = sum(
+        np.array_equal(plain(data, sample_id=i).numpy(), one(data, sample_id=i).numpy())
+        for i in range(20)
+    )
+    assert same == 0
+    assert np.array_equal(plain(data).numpy(), zero(data).numpy())
+    assert plain.with_stream(1)._description == one._description
+    assert zero.with_stream(1) == zero
+
+
+def test_boxes_follow_their_image() -> None:
+    data = encode(picture(100, 50), "PNG")
+    image = T.image([T.resize((100, 50)), T.random_horizontal_flip(1)], dtype="uint8")
+    boxes = T.boxes(2)(b"[[10, 10, 20, 30]]", after=(image, data)).numpy()
+    assert boxes.tolist() == [[40, 20, 45, 60, 1], [0, 0, 0, 0, -1]]
+    with pytest.raises(headrace.InvalidArgumentError, match="image of the same sample"):
+        T.boxes(2)(b"[]")
 
 
 def test_every_type_and_layout_holds_the_same_pixels() -> None:
@@ -209,6 +277,10 @@ def test_transforms_pickle_and_compare() -> None:
         (lambda: T.image([{"op": "rotate"}]), "rotate"),
         (lambda: T.image([T.random_resized_crop(8, scale=(2, 1))]), "scale"),
         (lambda: T.label(dtype="complex64"), "dtype"),
+        (lambda: T.image([T.resize((8, 8))], exif_orientation="maybe"), "exif_orientation"),
+        (lambda: T.image([T.resize((8, 8)), T.gaussian_blur(4)]), "kernel_size"),
+        (lambda: T.image([T.resize((8, 8)), T.color_jitter(hue=0.7)]), "hue"),
+        (lambda: T.boxes(0), "max_boxes"),
     ],
 )
 def test_descriptions_that_make_no_sense(make: Any, word: str) -> None:

@@ -25,7 +25,11 @@ struct CropDistribution {
   double ratio_min = 0.75, ratio_max = 4.0 / 3.0;  // width / height
 };
 
-// The generator of operation number `op_index` (position in "ops") for one sample.
+// Views of one sample draw from streams of their own, numbered up to this.
+constexpr uint64_t kMaxStream = (uint64_t{1} << 31) - 1;
+// What stands for position `op` of "ops" in the key of a stream's draws.
+constexpr uint64_t OpIndex(uint64_t op, uint64_t stream) { return op + (stream << 32); }
+// The generator of operation number `op_index` (OpIndex) for one sample.
 KeyedRandom OpRandom(const DrawKey& key, uint64_t op_index);
 
 // Draws torchvision's RandomResizedCrop rectangle of a width x height image (both > 0).

@@ -41,6 +41,7 @@ struct ImageOps {
   std::vector<Augmentation> augmentations;
   std::vector<double> mean, std;
   ExifOrientation exif = ExifOrientation::kApply;
+  uint64_t stream = 0;
   uint64_t max_pixels = kDefaultMaxPixels;
   Quality quality = Quality::kExact;
   bool dct_scaling = false;
@@ -107,6 +108,7 @@ class ImageTransform : public Transform {
     Geometry geometry = Place(info.width, info.height, key);
     geometry.flip = ops_.flip_probability &&
                     OpRandom(key, ops_.flip_index).NextDouble() < *ops_.flip_probability;
+    RecordView(info, geometry, key, rep);
     if (geometry.flip) geometry.left = format_.width - geometry.left - geometry.x.count;
     Status status = ops_.augmentations.empty()
                         ? Render(encoded, info, geometry, format_, rep, &clock, out.data())
@@ -116,6 +118,15 @@ class ImageTransform : public Transform {
   }
 
  private:
+  void RecordView(const ImageInfo& info, const Geometry& g, const DrawKey& key,
+                  Scratch::Rep* rep) const {
+    ViewGeometry view{ops_.stream, key, info.orientation, info.width, info.height,
+                      {},          {},  format_.width,    g.flip};
+    view.x = {g.origin_x, g.x.in, g.x.out, g.x.begin, g.left, g.x.count};
+    view.y = {g.origin_y, g.y.in, g.y.out, g.y.begin, g.top, g.y.count};
+    rep->views.Record(view);
+  }
+
   Geometry Place(uint32_t width, uint32_t height, const DrawKey& key) const {
     Geometry g;
     if (ops_.resized_crop) {
@@ -216,7 +227,7 @@ class Builder {
     Members members(description, "image transform");
     HR_RETURN_IF_ERROR(
         members.OnlyKnown({"type", "ops", "dtype", "layout", "channels", "max_pixels",
-                           "exif_orientation", "quality", "dct_scaling"}));
+                           "exif_orientation", "quality", "dct_scaling", "stream"}));
     HR_RETURN_IF_ERROR(ReadOutput(members));
     const Json* ops = members.Find("ops");
     if (ops && !ops->is_array())
@@ -247,6 +258,7 @@ class Builder {
     format_.channels = static_cast<uint32_t>(channels);
     HR_ASSIGN_OR_RETURN(ops_.max_pixels,
                         members.Unsigned("max_pixels", kDefaultMaxPixels, 1, uint64_t{1} << 32));
+    HR_ASSIGN_OR_RETURN(ops_.stream, members.Unsigned("stream", 0, 0, kMaxStream));
     HR_ASSIGN_OR_RETURN(size_t exif, members.Choice("exif_orientation", {"apply", "ignore"}));
     HR_ASSIGN_OR_RETURN(size_t quality, members.Choice("quality", {"exact", "fast"}));
     ops_.quality = quality == 0 ? Quality::kExact : Quality::kFast;
@@ -306,7 +318,7 @@ class Builder {
     if (!(ratio[0] >= 1e-3 && ratio[0] <= ratio[1] && ratio[1] <= 1e3))
       return op.Wrong("ratio", "expected 0.001 <= least <= most <= 1000");
     ops_.resized_crop = CropDistribution{scale[0], scale[1], ratio[0], ratio[1]};
-    ops_.resized_crop_index = index;
+    ops_.resized_crop_index = OpIndex(index, ops_.stream);
     return OkStatus();
   }
 
@@ -337,12 +349,13 @@ class Builder {
   Status ReadFlip(const Members& op, size_t index) {
     HR_RETURN_IF_ERROR(op.OnlyKnown({"op", "p"}));
     HR_ASSIGN_OR_RETURN(ops_.flip_probability, op.Real("p", 0.5, 0, 1));
-    ops_.flip_index = index;
+    ops_.flip_index = OpIndex(index, ops_.stream);
     return OkStatus();
   }
 
   Status ReadAugmentation(std::string_view name, const Members& op, size_t index) {
-    HR_ASSIGN_OR_RETURN(Augmentation augmentation, Augmentation::Read(name, op, index));
+    HR_ASSIGN_OR_RETURN(Augmentation augmentation,
+                        Augmentation::Read(name, op, OpIndex(index, ops_.stream)));
     if (size_ && std::min(size_->height, size_->width) <= augmentation.kernel_size / 2)
       return op.Wrong("kernel_size",
                       fmt::format("{} is too large for an output of {} x {} pixels",

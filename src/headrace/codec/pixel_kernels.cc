@@ -67,6 +67,7 @@ HWY_INLINE void ToHsv(const uint8_t* HWY_RESTRICT red, const uint8_t* HWY_RESTRI
   }
 }
 
+// NOLINTBEGIN(bugprone-incorrect-roundings): none is negative
 // The three values, other than v, that a colour can have: rounded to the nearest, halves up.
 HWY_INLINE void ComputeParts(HsvBlock* HWY_RESTRICT block) {
   for (size_t i = 0; i < kBlock; ++i) {
@@ -81,6 +82,8 @@ HWY_INLINE void ComputeParts(HsvBlock* HWY_RESTRICT block) {
     block->sector[i] = sector == 6 ? 0 : sector;
   }
 }
+
+// NOLINTEND(bugprone-incorrect-roundings)
 
 HWY_INLINE void FromHsv(const HsvBlock& block, uint8_t* HWY_RESTRICT red,
                         uint8_t* HWY_RESTRICT green, uint8_t* HWY_RESTRICT blue) {

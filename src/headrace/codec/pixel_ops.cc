@@ -110,8 +110,9 @@ BlurKernel::BlurKernel(uint32_t kernel_size, double sigma) : size(kernel_size) {
   constexpr double kLeastExponent = -700.0;
   std::array<double, kMaxSize> values{};
   double sum = 0.0;
+  const uint32_t middle = size / 2;
   for (uint32_t i = 0; i < size; ++i) {
-    double x = (static_cast<double>(i) - static_cast<double>(size / 2)) / sigma;
+    double x = (static_cast<double>(i) - static_cast<double>(middle)) / sigma;
     double exponent = -0.5 * (x * x);
     values[i] = exponent < kLeastExponent ? 0.0 : ExactExp(exponent);
     sum += values[i];
@@ -121,7 +122,7 @@ BlurKernel::BlurKernel(uint32_t kernel_size, double sigma) : size(kernel_size) {
     weights[i] = static_cast<int16_t>(std::floor(values[i] / sum * 16384.0 + 0.5));
     rest -= weights[i];
   }
-  weights[size / 2] = static_cast<int16_t>(weights[size / 2] + rest);
+  weights[middle] = static_cast<int16_t>(weights[middle] + rest);
 }
 
 void Blur(const Planes& image, const BlurKernel& kernel, AlignedBuffer* memory) {

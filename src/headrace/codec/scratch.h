@@ -9,6 +9,7 @@
 #include "headrace/codec/plane_resizer.h"
 #include "headrace/codec/resize.h"
 #include "headrace/codec/transform.h"
+#include "headrace/codec/view_geometry.h"
 
 namespace headrace::codec {
 
@@ -24,6 +25,7 @@ struct Scratch::Rep {
   AlignedBuffer op_memory;
   Resizer resizer;
   PlaneResizer plane_resizer;
+  ViewLog views;  // of the images transformed so far
   DecodeCounts decode_counts{};
 };
 

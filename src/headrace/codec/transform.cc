@@ -4,6 +4,7 @@
 
 #include "headrace/base/json.h"
 #include "headrace/base/text.h"
+#include "headrace/codec/boxes_transform.h"
 #include "headrace/codec/image_transform.h"
 #include "headrace/codec/label_transform.h"
 #include "headrace/codec/scratch.h"
@@ -51,7 +52,7 @@ uint64_t Scratch::memory_bytes() const {
   return sizeof(Rep) + rep_->jpeg.memory_bytes() + rep_->pixels.capacity() + rep_->row.capacity() +
          rep_->upright.capacity() + rep_->widened.capacity() + rep_->planes.capacity() +
          rep_->op_memory.capacity() + rep_->resizer.memory_bytes() +
-         rep_->plane_resizer.memory_bytes();
+         rep_->plane_resizer.memory_bytes() + rep_->views.memory_bytes();
 }
 
 const DecodeCounts& Scratch::decode_counts() const { return rep_->decode_counts; }
@@ -62,9 +63,11 @@ Result<std::shared_ptr<const Transform>> CreateTransform(std::string_view json) 
   const Json* type = description->Find("type");
   std::string_view name = type ? type->AsString() : "";
   if (name == "image") return CreateImageTransform(*description);
+  if (name == "boxes") return CreateBoxesTransform(*description);
   if (name == "label") return CreateLabelTransform(*description);
   return Error(Code::kInvalidArgument,
-               "transform description: member \"type\": expected \"image\" or \"label\", found {}",
+               "transform description: member \"type\": expected \"image\", \"label\" or "
+               "\"boxes\", found {}",
                type ? type->Dump() : "nothing");
 }
 

@@ -102,7 +102,8 @@ class Transform {
 
 // Builds a Transform from its JSON description, one object:
 //   {"type": "image", "ops": [...], "dtype": "float32", "layout": "NCHW", "channels": 3,
-//    "max_pixels": 178956970, "exif_orientation": "apply|ignore"}
+//    "max_pixels": 178956970, "exif_orientation": "apply|ignore", "quality": "exact|fast",
+//    "dct_scaling": false, "stream": 0}
 //   with ops applied in this order, each optional but that one of the first three fixes the size:
 //     {"op": "random_resized_crop", "size": [h, w], "scale": [0.08, 1.0], "ratio": [0.75, 1.3333]}
 //     {"op": "resize", "size": [h, w]}  or  {"op": "resize", "short_side": 256}
@@ -116,6 +117,10 @@ class Transform {
 //   Defaults: dtype uint8, NCHW, 3 channels. "short_side" needs a center_crop after it; resize
 //   and center_crop are not combined with random_resized_crop; normalize needs a floating-point
 //   dtype, which without it holds value / 255.
+//   {"type": "boxes", "max_boxes": 100, "coordinates": "xyxy|xywh", "min_size": 1,
+//    "relative_to": "stored|upright", "path": "/a/b", "stream": 0}
+//   gives float32 [max_boxes, 5]. Its Apply must come after that of the image of the same sample,
+//   with the same Scratch and key: else kInvalidArgument.
 //   {"type": "label", "dtype": "int64", "shape": [], "format": "auto|text|json|npy", "path":
 //   "/a/b"}
 // docs/guide/transforms.md defines every member, the draws and the exact pixels.

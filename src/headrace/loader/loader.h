@@ -40,6 +40,7 @@ struct LoaderOptions {
     std::string transform_json;  // empty: the field's bytes as they are
     bool required = true;        // a sample without the field is bad; else its value is null
   };
+  // Made in this order. A field may come several times (views of it); boxes come after their image.
   std::vector<Column> columns;
 
   OnError on_error = OnError::kRaise;

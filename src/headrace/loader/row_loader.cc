@@ -12,10 +12,11 @@ RowLoader::RowLoader(std::shared_ptr<const RowPlan> plan, StageRecorder* recorde
       reader_(dataset::SampleReader::Create(plan_->dataset, plan_->read)),
       scratch_(recorder) {
   for (size_t c = 0; c < plan_->columns.size(); ++c) {
-    if (plan_->columns[c].transform)
-      tensor_fields_.push_back(plan_->column_fields[c]);
-    else
+    dataset::FieldId field = plan_->column_fields[c];
+    if (!plan_->columns[c].transform)
       has_values_ = true;
+    else if (std::find(tensor_fields_.begin(), tensor_fields_.end(), field) == tensor_fields_.end())
+      tensor_fields_.push_back(field);  // once, however many views of it there are
   }
 }
 

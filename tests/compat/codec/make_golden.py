@@ -568,13 +568,19 @@ def augmentations():
 
 
 def arrays():
-    """.npy files for the label transform; their values are written down in label_transform_test.cc."""
+    """.npy files for labels and boxes; their values are written down in
+    label_transform_test.cc and boxes_transform_test.cc.
+    """
     np.save(HERE / "scalar_i8.npy", np.array(-5, dtype=np.int8))
     np.save(HERE / "matrix_f4.npy", np.array([[0.5, -1.25, 3], [4, 5, 6e10]], dtype=np.float32))
     np.save(HERE / "vector_u2.npy", np.array([0, 300, 65535], dtype=np.uint16))
     np.save(HERE / "bools.npy", np.array([True, False]))
     np.save(HERE / "fortran.npy", np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)))
     np.save(HERE / "big_endian.npy", np.array([1, 2], dtype=">i4"))
+    boxes = np.array([[1.5, 2, 11.5, 22], [3, 4, 50, 40]], dtype=np.float32)
+    np.save(HERE / "boxes.npy", boxes)
+    boxes[1, 2] = np.nan
+    np.save(HERE / "boxes_nan.npy", boxes)
     with open(HERE / "version_3.npy", "wb") as file:
         np.lib.format.write_array(file, np.array([1.5, 2.5]), version=(3, 0))
     with open(HERE / "version_2.npy", "wb") as file:
