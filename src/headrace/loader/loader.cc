@@ -1,7 +1,6 @@
 #include "headrace/loader/loader.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <deque>
 
@@ -79,14 +78,8 @@ class LoaderImpl final : public Loader {
     StageRecorder recorder;
     std::unique_ptr<RowLoader> loader;
     std::atomic<uint64_t> memory_bytes{0};
-    std::array<std::atomic<uint64_t>, codec::kNumSeekRefusals> decodes{};  // of `loader`
+    SharedDecodeCounts decodes;  // of `loader`
     std::unique_ptr<Thread> thread;
-
-    void PublishCounts() {
-      const codec::DecodeCounts& counts = loader->decode_counts();
-      for (size_t i = 0; i < counts.size(); ++i)
-        decodes[i].store(counts[i], std::memory_order_relaxed);
-    }
   };
   struct Claim {
     std::shared_ptr<Slot> slot;
@@ -392,7 +385,7 @@ void LoaderImpl::LoadRows(Worker* worker, const Claim& claim) {
       batch->error = std::move(status);
     }
   }
-  worker->PublishCounts();
+  worker->decodes.Store(worker->loader->decode_counts());
   MutexLock lock(&mu_);
   claim.slot->rows_left -= claim.last - claim.first;
   if (claim.slot->rows_left == 0) ready_cv_.NotifyAll();
@@ -558,8 +551,7 @@ LoaderStats LoaderImpl::stats() const {
   LoaderStats stats = counts_;
   for (const auto& worker : workers_) {
     worker->recorder.AddTo(&stats.stages);
-    for (size_t i = 0; i < stats.decodes.size(); ++i)
-      stats.decodes[i] += worker->decodes[i].load(std::memory_order_relaxed);
+    worker->decodes.AddTo(&stats.decodes);
   }
   consumer_recorder_.AddTo(&stats.stages);
   stats.memory_bytes = InFlightBytes();

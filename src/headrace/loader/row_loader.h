@@ -2,6 +2,8 @@
 // place. One per worker thread; not thread-safe. Does not allocate in steady state.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -27,6 +29,22 @@ struct RowPlan {
   std::vector<bool> required;
   OnError on_error = OnError::kRaise;
   dataset::ReadOptions read;
+};
+
+// Decode counts that one thread stores and others read.
+class SharedDecodeCounts {
+ public:
+  void Store(const codec::DecodeCounts& counts) {
+    for (size_t i = 0; i < counts.size(); ++i)
+      counts_[i].store(counts[i], std::memory_order_relaxed);
+  }
+  void AddTo(codec::DecodeCounts* sum) const {
+    for (size_t i = 0; i < counts_.size(); ++i)
+      (*sum)[i] += counts_[i].load(std::memory_order_relaxed);
+  }
+
+ private:
+  std::array<std::atomic<uint64_t>, codec::kNumSeekRefusals> counts_{};
 };
 
 class RowLoader {
