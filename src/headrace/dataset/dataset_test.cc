@@ -486,6 +486,35 @@ TEST(DatasetOpen, TakesTimeByShardsAndNotBySamples) {
   EXPECT_LE(fs.count(FileOperation::kStat) + fs.count(FileOperation::kList), 4u);
 }
 
+// Entries of unknown samples, of shards that nobody read yet, and of a damaged table.
+TEST(DatasetOpen, PrefetchIsOnlyAHint) {
+  MemoryFileSystem memory;
+  FaultyFileSystem fs(&memory);
+  TwoShards(&memory);
+  Index(&memory, {"/d"});
+  const std::vector<uint64_t> ids = {5, 0, 6, 1000, UINT64_MAX, 2, 0, 3};
+  auto dataset = Open(&fs, "/d");
+  auto reader = SampleReader::Create(dataset, ReadOptions());
+  reader->Prefetch(ids);
+  reader->Prefetch({});
+  EXPECT_EQ(fs.count(FileOperation::kMap), 0u);
+  for (uint64_t id : {0, 5}) EXPECT_TRUE(reader->Locate(id).ok());
+  EXPECT_EQ(fs.count(FileOperation::kMap), 2u);
+  reader->Prefetch(ids);
+  EXPECT_EQ(reader->Locate(5)->id, 5u);
+
+  // The table of places stands behind the field names; its bytes are not checked yet.
+  std::string bytes = memory.ReadWhole("/d/0.tar.hridx", 1 << 20).value();
+  const size_t entry = index_format::kAtSections + index_format::kSectionBytes;
+  ASSERT_EQ(LoadLittle<uint32_t>(&bytes[entry]), index_format::kOffsets);
+  std::fill_n(bytes.begin() + static_cast<ptrdiff_t>(LoadLittle<uint64_t>(&bytes[entry + 8])),
+              LoadLittle<uint64_t>(&bytes[entry + 16]), '\xff');
+  Put(&memory, "/d/0.tar.hridx", bytes);
+  auto damaged = SampleReader::Create(Open(&memory, "/d"), ReadOptions());
+  EXPECT_EQ(damaged->Locate(0).status().code(), Code::kDataLoss);
+  damaged->Prefetch(ids);
+}
+
 TEST(DatasetOpen, ClosesFilesThatWereNotUsedForLong) {
   MemoryFileSystem memory;
   FaultyFileSystem fs(&memory);

@@ -124,6 +124,11 @@ class IndexReader {
   // fields of all samples before i: the place of its first field in a side file of checksums.
   // kOutOfRange, kDataLoss (damaged chunk or record). Allocates only when `out->fields` must grow.
   Status Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordinal = nullptr) const;
+  // Brings what Get(i) reads closer to the processor: first where its record lies, and once that
+  // has come, the record. Hints for many samples at once, so that their waits for memory overlap;
+  // any i is allowed, nothing is checked.
+  void PrefetchPlace(uint64_t i) const;
+  void PrefetchRecord(uint64_t i) const;
   // True when the index keeps seek points for any field, and how many bytes of records.
   bool has_seek_points() const;
   uint64_t seek_points_bytes() const;

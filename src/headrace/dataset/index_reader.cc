@@ -329,6 +329,19 @@ Status IndexReader::Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordi
   return rep_->Decode(record, out, first_field_ordinal);
 }
 
+void IndexReader::PrefetchPlace(uint64_t i) const {
+  if (i < rep_->num_samples) __builtin_prefetch(rep_->sections[kOffsets].data() + i * 8);
+}
+
+void IndexReader::PrefetchRecord(uint64_t i) const {
+  if (i >= rep_->num_samples) return;
+  constexpr uint64_t kLineBytes = 64;
+  Bytes records = rep_->sections[kRecords];
+  uint64_t begin = LoadLittle<uint64_t>(rep_->sections[kOffsets].data() + i * 8);
+  for (uint64_t at : {begin, begin + kLineBytes})  // few records are longer
+    if (at < records.size()) __builtin_prefetch(records.data() + at);
+}
+
 bool IndexReader::has_seek_points() const { return !rep_->sections[kSeekOffsets].empty(); }
 uint64_t IndexReader::seek_points_bytes() const { return rep_->sections[kSeekRecords].size(); }
 

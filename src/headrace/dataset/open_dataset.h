@@ -55,6 +55,11 @@ class OpenDataset : public Dataset {
   // The shard that holds a sample < num_samples(). O(log shards).
   uint32_t ShardOf(uint64_t sample) const;
   Result<const ShardState*> State(uint32_t shard) const;
+  // Its index, or null when nobody has asked for it yet.
+  const IndexReader* IndexIfMapped(uint32_t shard) const {
+    const ShardState* state = states_[shard].load(std::memory_order_acquire);
+    return state ? state->index.get() : nullptr;
+  }
   // The open data file, held against the index when it was first opened.
   Result<ShardFiles::File> File(uint32_t shard) const { return files_.Get(shard); }
   // The learned checksums of a shard whose index is mapped. `state` is State(shard).

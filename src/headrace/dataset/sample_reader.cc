@@ -23,6 +23,7 @@ class OpenSampleReader : public SampleReader {
   OpenSampleReader(std::shared_ptr<const OpenDataset> dataset, const ReadOptions& options)
       : dataset_(std::move(dataset)), options_(options) {}
 
+  void Prefetch(std::span<const uint64_t> sample_ids) const override;
   Result<SampleView> Locate(uint64_t sample_id) override;
   Result<SampleView> Read(uint64_t sample_id, std::span<const FieldId> wanted,
                           const Context& ctx) override;
@@ -140,6 +141,19 @@ Status OpenSampleReader::LocateSample(uint64_t sample_id) {
   }
   located_ = true;
   return OkStatus();
+}
+
+void OpenSampleReader::Prefetch(std::span<const uint64_t> sample_ids) const {
+  auto for_each = [&](auto hint) {
+    for (uint64_t id : sample_ids) {
+      if (id >= dataset_->num_samples()) continue;
+      uint32_t shard = dataset_->ShardOf(id);
+      if (const IndexReader* index = dataset_->IndexIfMapped(shard))
+        (index->*hint)(id - dataset_->first_sample(shard));
+    }
+  };
+  for_each(&IndexReader::PrefetchPlace);
+  for_each(&IndexReader::PrefetchRecord);
 }
 
 Result<SampleView> OpenSampleReader::Locate(uint64_t sample_id) {

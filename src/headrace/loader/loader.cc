@@ -271,8 +271,8 @@ void LoaderImpl::FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t
     BatchRow& row = batch->rows[r];
     row.position = plan_.PositionOf(index, r);
     row.sample_id = epoch_order_->SampleAt(row.position);
-    worker->loader->Measure(&row);
   }
+  worker->loader->Measure(std::span(batch->rows).first(batch->num_rows));
 }
 
 void LoaderImpl::PlanOne(Worker* worker) {

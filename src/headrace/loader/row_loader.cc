@@ -1,6 +1,7 @@
 #include "headrace/loader/row_loader.h"
 
 #include <algorithm>
+#include <array>
 
 #include "headrace/base/text.h"
 
@@ -28,7 +29,20 @@ const dataset::FieldEntry* FindEntry(const dataset::SampleView& sample, dataset:
 }
 }  // namespace
 
-void RowLoader::Measure(BatchRow* row) {
+// The index entries of a group lie anywhere in memory: their waits for it overlap.
+void RowLoader::Measure(std::span<BatchRow> rows) {
+  constexpr size_t kGroup = 64;
+  std::array<uint64_t, kGroup> ids;
+  while (!rows.empty()) {
+    std::span<BatchRow> group = rows.first(std::min(rows.size(), kGroup));
+    for (size_t i = 0; i < group.size(); ++i) ids[i] = group[i].sample_id;
+    if (has_values_) reader_->Prefetch(std::span(ids).first(group.size()));
+    for (BatchRow& row : group) MeasureRow(&row);
+    rows = rows.subspan(group.size());
+  }
+}
+
+void RowLoader::MeasureRow(BatchRow* row) {
   std::fill(row->value_sizes.begin(), row->value_sizes.end(), 0);
   if (!has_values_) return;
   Result<dataset::SampleView> sample = reader_->Locate(row->sample_id);
@@ -153,7 +167,7 @@ Status RowLoader::LoadValues(Batch* batch, uint64_t r, uint64_t sample_id, bool 
     BatchRow probe;
     probe.sample_id = sample_id;
     probe.value_sizes.resize(row.value_sizes.size());
-    Measure(&probe);
+    MeasureRow(&probe);
     for (uint64_t size : probe.value_sizes) total += size;
     row.value_sizes = probe.value_sizes;
     if (!row.overflow.Reserve(std::max<uint64_t>(total, 1)))

@@ -51,9 +51,9 @@ class RowLoader {
  public:
   RowLoader(std::shared_ptr<const RowPlan> plan, StageRecorder* recorder);
 
-  // Writes how many bytes the row's values take to row->value_sizes. A sample that cannot be
+  // Writes how many bytes the values of each row take to its value_sizes. A sample that cannot be
   // located counts 0 and is left for Load to report.
-  void Measure(BatchRow* row);
+  void Measure(std::span<BatchRow> rows);
 
   // Loads row `r` under the plan's policy. Afterwards the row is kLoaded, kSkipped or kFailed; what
   // was bad is appended to `bad`. The result is an error only for kFailed.
@@ -73,6 +73,7 @@ class RowLoader {
   uint64_t memory_bytes() const { return reader_->memory_bytes() + scratch_.memory_bytes(); }
 
  private:
+  void MeasureRow(BatchRow* row);
   Status LoadSample(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed, bool planned,
                     const Context& ctx);
   Status LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint64_t seed,
