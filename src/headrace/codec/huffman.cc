@@ -106,7 +106,7 @@ uint32_t HuffmanTable::SkipAt(uint32_t window) const {
   uint32_t used = 0, advance = 0;
   while (used < kLookupBits) {
     Symbol s = Look(window << used & (kLookupSize - 1));
-    if (s.length == 0 || used + s.length > kLookupBits) break;
+    if (s.length == 0 || used + s.length > kLookupBits || s.size > kSmallSize) break;
     used += s.length + s.size;
     if (s.run == kEndOfBlock) return used | advance << 8 | kSkipEnds;
     advance += s.run + 1;

@@ -40,9 +40,11 @@ class HuffmanTable {
   static constexpr uint64_t kUnresolved = 64;
 
   // For counting bits without values (AC tables): as many symbols as have their code among the next
-  // bits. 0-7 bits used, 8-15 advance, 16 ends with the end of a block; 0 = DecodeOne.
+  // bits and values of at most kSmallSize bits. 0-7 bits used, 8-15 advance, 16 ends with the end
+  // of a block; 0 = DecodeOne.
   std::array<uint32_t, kLookupSize> skips;
   static constexpr uint32_t kSkipEnds = 1u << 16;
+  static constexpr uint32_t kSmallSize = 5;
 
   // False when the codes do not fit, or a symbol is not allowed.
   bool Build(const HuffmanSpec& spec, bool dc);

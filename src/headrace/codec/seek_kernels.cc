@@ -104,6 +104,10 @@ inline uint8_t ClampSample(int64_t value) {
   return static_cast<uint8_t>(std::clamp<int64_t>(value + 128, 0, 255));
 }
 
+// libjpeg has no vector code for the reduction to one sample: its table takes ten bits of the
+// value.
+inline uint8_t WrapSample(int64_t value) { return ClampSample(((value + 512) & 1023) - 512); }
+
 inline int64_t RoundedShift(int64_t value, int shift) {
   return (value + (int64_t{1} << (shift - 1))) >> shift;
 }
@@ -144,7 +148,7 @@ inline void InverseDctSmall(const DctTask& task) {
     if (task.side == 2)
       InverseDct2(task, block, out);
     else
-      *out = ClampSample(RoundedShift(Dequantized(task, block, 0), 3));
+      *out = WrapSample(RoundedShift(Dequantized(task, block, 0), 3));
     std::fill_n(block, 64, int16_t{0});
   }
 }

@@ -24,9 +24,11 @@ struct Piece {
   size_t first_stuffing = 0;  // place in the list of stuffings
 };
 
-// Largest magnitude of a dequantized DC coefficient that every form of libjpeg's inverse DCT takes
-// without overflow. No encoder comes near: 8-bit samples give 1024.
-constexpr int32_t kMaxDc = 8191;
+// Largest magnitude of a dequantized coefficient that every form of libjpeg's inverse DCT takes
+// without overflow. No encoder comes near: 8-bit samples give about 1024.
+constexpr int32_t kMaxCoefficient = 8191;
+// The largest quantizer with which small values need no look.
+constexpr int32_t kMaxQuantizer = kMaxCoefficient / ((1 << HuffmanTable::kSmallSize) - 1);
 
 }  // namespace
 
@@ -49,7 +51,7 @@ struct SeekPointBuilder::Rep {
   SeekRefusal WalkScan(uint32_t spacing);
   // Reads one MCU at `bit` of `raw`; false when it is damaged.
   bool WalkMcu(uint64_t end_bit, uint64_t* bit, std::array<int16_t, 3>* predictors) const;
-  bool SkipAc(const HuffmanTable& table, uint64_t* bit) const;
+  bool SkipAc(const HuffmanTable& table, const JpegComponent& component, uint64_t* bit) const;
   // `bit` of `raw`, counted in the scan's bytes as they are stored.
   uint64_t StoredBit(const Piece& piece, uint64_t bit, size_t* next_stuffing) const;
   uint64_t Window(uint64_t bit) const {
@@ -69,7 +71,10 @@ SeekRefusal SeekPointBuilder::Rep::ReadHeader(Bytes file) {
     ac[b] = tables.Get(component.ac, /*dc=*/false);
     if (!dc[b] || !ac[b]) return SeekRefusal::kDamaged;
     max_dc[frame.block_component[b]] =
-        kMaxDc / std::max<int32_t>(1, static_cast<uint16_t>(component.quantization[0]));
+        kMaxCoefficient / std::max<int32_t>(1, component.quantization[0]);
+    bool coarse = std::any_of(component.quantization.begin(), component.quantization.end(),
+                              [](int16_t q) { return static_cast<uint16_t>(q) > kMaxQuantizer; });
+    if (coarse) return SeekRefusal::kCoding;
   }
   return SeekRefusal::kNone;
 }
@@ -111,7 +116,8 @@ SeekRefusal SeekPointBuilder::Rep::SplitScan(Bytes file) {
   return SeekRefusal::kNone;
 }
 
-bool SeekPointBuilder::Rep::SkipAc(const HuffmanTable& table, uint64_t* bit) const {
+bool SeekPointBuilder::Rep::SkipAc(const HuffmanTable& table, const JpegComponent& component,
+                                   uint64_t* bit) const {
   for (uint32_t k = 1; k < 64;) {
     uint64_t window = Window(*bit);
     uint32_t skip = table.skips[window >> (64 - HuffmanTable::kLookupBits)];
@@ -130,6 +136,8 @@ bool SeekPointBuilder::Rep::SkipAc(const HuffmanTable& table, uint64_t* bit) con
     if (symbol.run == HuffmanTable::kEndOfBlock) return true;
     k += symbol.run + 1;
     if (k > 64) return false;
+    int32_t quantizer = component.quantization[kZigZag[k - 1]];
+    if (std::abs(symbol.value) * quantizer > kMaxCoefficient) return false;
   }
   return true;
 }
@@ -144,7 +152,7 @@ bool SeekPointBuilder::Rep::WalkMcu(uint64_t end_bit, uint64_t* bit,
     int32_t value = (*predictors)[c] + symbol.value;
     if (std::abs(value) > max_dc[c]) return false;
     (*predictors)[c] = static_cast<int16_t>(value);
-    if (!SkipAc(*ac[b], bit) || *bit > end_bit) return false;
+    if (!SkipAc(*ac[b], frame.components[c], bit) || *bit > end_bit) return false;
   }
   return true;
 }

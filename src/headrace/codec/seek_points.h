@@ -21,7 +21,7 @@ enum class SeekRefusal : uint8_t {
   kNoRecord = 2,        // a JPEG for which no seek points are kept
   kDamaged = 3,         // the header or the scan is not whole and sound
   kProgressive = 4,     // made seekable by a lossless transcode (pack --jpeg=sequential)
-  kCoding = 5,          // arithmetic, lossless, hierarchical, or not 8-bit
+  kCoding = 5,          // arithmetic, lossless, hierarchical, not 8-bit, or very coarsely quantized
   kColorSpace = 6,      // not grey or YCbCr: CMYK, YCCK, RGB
   kSampling = 7,        // not 4:4:4, 4:2:2 or 4:2:0
   kNonInterleaved = 8,  // more than one scan
