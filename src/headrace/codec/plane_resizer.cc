@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "headrace/codec/seek_kernels.h"
+#include "headrace/codec/color_rows.h"
 
 namespace headrace::codec {
 namespace {

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "headrace/base/crc32c.h"
+#include "headrace/codec/color_rows.h"
 #include "headrace/codec/destuff.h"
+#include "headrace/codec/inverse_dct.h"
 
 namespace headrace::codec {
 namespace {

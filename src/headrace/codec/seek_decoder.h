@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "headrace/base/bytes.h"
+#include "headrace/codec/entropy_lanes.h"
 #include "headrace/codec/huffman.h"
 #include "headrace/codec/image.h"
 #include "headrace/codec/jpeg_frame.h"
 #include "headrace/codec/sample_plane.h"
-#include "headrace/codec/seek_kernels.h"
 #include "headrace/codec/seek_record.h"
 
 namespace headrace::codec {

@@ -47,6 +47,12 @@ HWY_INLINE V32 PairMulAdd(V16 a, V16 b, V32 sum) {
   return hn::Add(sum, hn::RearrangeToOddPlusEven(lower, upper));
 }
 
+// Two 16-bit factors for PairMulAdd.
+HWY_INLINE V16 Factors(int even, int odd) {
+  const uint32_t both = static_cast<uint32_t>(odd) << 16 | (static_cast<uint32_t>(even) & 0xffff);
+  return hn::BitCast(D16(), hn::Set(D32(), static_cast<int32_t>(both)));
+}
+
 #endif
 
 }  // namespace HWY_NAMESPACE

@@ -1,12 +1,12 @@
-// Compiled once for each instruction set and chosen at run time; see seek_kernels.h.
-#include "headrace/codec/seek_kernels.h"
+// Compiled once for each instruction set and chosen at run time; see inverse_dct.h.
+#include "headrace/codec/inverse_dct.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "headrace/codec/seek_kernels.cc"
+#define HWY_TARGET_INCLUDE "headrace/codec/inverse_dct.cc"
 // Vectors of an unknown number of 128-bit blocks would need another way of packing.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #include <hwy/foreach_target.h>  // must come before highway.h
@@ -14,17 +14,9 @@
 
 #include "headrace/codec/simd-inl.h"
 
-#ifndef HEADRACE_CODEC_SEEK_KERNELS_ONCE
-#define HEADRACE_CODEC_SEEK_KERNELS_ONCE
+#ifndef HEADRACE_CODEC_INVERSE_DCT_ONCE
+#define HEADRACE_CODEC_INVERSE_DCT_ONCE
 namespace headrace::codec {
-
-// Zig-zag to natural order. Places past the end of a block lead to the first of the next one, which
-// is written later.
-inline constexpr std::array<uint8_t, 256> kPlaces = [] {
-  std::array<uint8_t, 256> places{};
-  for (size_t i = 0; i < places.size(); ++i) places[i] = i < 64 ? kZigZag[i] : uint8_t{64};
-  return places;
-}();
 
 // Constants of the islow inverse DCT, scaled by 2^13 (jidctint.c names them so).
 inline constexpr int kFix0298 = 2446, kFix0390 = 3196, kFix0541 = 4433, kFix0765 = 6270,
@@ -35,62 +27,6 @@ inline constexpr int kFix0298 = 2446, kFix0390 = 3196, kFix0541 = 4433, kFix0765
 inline constexpr int kFix0211 = 1730, kFix0509 = 4176, kFix0601 = 4926, kFix1061 = 8697,
                      kFix1451 = 11893, kFix2172 = 17799, kFix0720 = 5906, kFix0850 = 6967,
                      kFix1272 = 10426, kFix3624 = 29692;
-
-// JFIF's conversion to RGB, scaled by 2^16 and less a whole number so that 16 bits hold it:
-// 1.402 - 1, 1.772 - 2, -0.34414, 1 - 0.71414.
-inline constexpr int kRedOfCr = 26345, kBlueOfCb = -14942, kGreenOfCb = -22554, kGreenOfCr = 18734;
-
-// One run of MCUs that is being decoded.
-struct EntropyLane {
-  uint64_t bit, place;  // `place` in the block, in zig-zag order
-  int16_t* block;
-  const HuffmanTable* const* table;
-  const HuffmanTable* const* end;
-  EntropyJob* job;
-};
-
-// Hands out jobs. Bit positions are counted so that those past the end of the input have bit 40
-// set: one test for all lanes.
-class EntropyQueue {
- public:
-  static constexpr uint64_t kOverrun = uint64_t{1} << 40;
-
-  explicit EntropyQueue(const EntropyTask& task)
-      : task_(task),
-        bias_(kOverrun - (uint64_t{task.num_bytes} + 8) * 8),
-        base_(reinterpret_cast<uintptr_t>(task.bytes) - bias_ / 8) {}
-  bool empty() const { return next_ >= task_.num_jobs; }
-  void Begin(EntropyLane* lane) {
-    Start(&task_.jobs[next_], lane);
-    while (task_.jobs[next_++].continues) {
-    }
-  }
-  // Ends the lane's job and gives it another one; false when there is none.
-  bool Next(EntropyLane* lane) {
-    lane->job->bit = lane->bit - bias_;
-    if (lane->job->continues) return Start(lane->job + 1, lane), true;
-    if (empty()) return false;
-    Begin(lane);
-    return true;
-  }
-  // Address of the byte of bit 0.
-  uintptr_t base() const { return base_; }
-
- private:
-  void Start(EntropyJob* job, EntropyLane* lane) const {
-    *lane = {job->bit + bias_,
-             0,
-             job->coefficients,
-             task_.tables,
-             task_.tables + 2 * size_t{job->num_blocks},
-             job};
-  }
-
-  const EntropyTask& task_;
-  const uint64_t bias_;
-  const uintptr_t base_;
-  size_t next_ = 0;
-};
 
 inline int16_t* DctBlock(const DctTask& task, uint32_t i) {
   return task.blocks + i / task.per_mcu * task.mcu_step + i % task.per_mcu * 64;
@@ -153,21 +89,6 @@ inline void InverseDctSmall(const DctTask& task) {
   }
 }
 
-inline uint64_t EntropyWindow(uintptr_t base, uint64_t bit) {
-  return __builtin_bswap64(LoadLittle<uint64_t>(reinterpret_cast<const void*>(base + (bit >> 3))))
-         << (bit & 7);
-}
-
-// The rare symbols: longer than the look-up, or in the last place of a block.
-inline void DecodeRareSymbol(EntropyLane* lane, uintptr_t base) {
-  HuffmanValue symbol = (*lane->table)->DecodeOne(EntropyWindow(base, lane->bit));
-  if (symbol.bits == 0) symbol = {16, HuffmanTable::kEndOfBlock, 0};
-  lane->bit += symbol.bits;
-  lane->place += symbol.run;
-  lane->block[kPlaces[lane->place]] = static_cast<int16_t>(symbol.value);
-  ++lane->place;
-}
-
 }  // namespace headrace::codec
 #endif
 
@@ -175,78 +96,9 @@ HWY_BEFORE_NAMESPACE();
 namespace headrace::codec {
 namespace HWY_NAMESPACE {
 
-// One look-up: up to two symbols. No branch depends on what they are, so several lanes that take
-// turns keep the processor busy. At the end of a block the lane moves on to the next one's tables.
-HWY_INLINE void DecodeSymbols(EntropyLane& lane, uintptr_t base) {
-  const uint64_t window = EntropyWindow(base, lane.bit);
-  const uint64_t entry = (*lane.table)->pairs[window >> (64 - HuffmanTable::kLookupBits)];
-  const uint64_t first = lane.place + (entry >> 8 & 255);
-  if (HWY_UNLIKELY((entry & HuffmanTable::kUnresolved) || first == 63)) {
-    DecodeRareSymbol(&lane, base);
-  } else {
-    const uint64_t raw = window >> (-entry & 63) & ((uint64_t{1} << (entry >> 60)) - 1);
-    lane.block[kPlaces[first]] = static_cast<int16_t>((entry >> 32) + raw);
-    lane.block[kPlaces[lane.place + (entry >> 16 & 255)]] =
-        static_cast<int16_t>(static_cast<int64_t>(entry << 4) >> 52);
-    lane.bit += entry & 63;
-    lane.place += entry >> 24 & 255;
-  }
-  const uint64_t done = lane.place >= 64;
-  lane.block += done << 6;
-  lane.place &= done - 1;
-  // From a DC table on to its AC table, which stands behind it; from there on to the next DC table.
-  lane.table = reinterpret_cast<const HuffmanTable* const*>(
-                   reinterpret_cast<uintptr_t>(lane.table) | sizeof(void*)) +
-               done;
-}
-
-// Runs kLanes lanes in turn until one is left without a job; the others go on without it.
-template <size_t kLanes>
-bool RunLanes(EntropyLane* started, EntropyQueue* queue) {
-  std::array<EntropyLane, kLanes> lanes;
-  std::copy_n(started, kLanes, lanes.begin());
-  const uintptr_t base = queue->base();
-  size_t idle = kLanes;
-  while (idle == kLanes) {
-    uint64_t bits = 0;
-    HWY_UNROLL(3)
-    for (size_t i = 0; i < kLanes; ++i) {
-      DecodeSymbols(lanes[i], base);
-      bits |= lanes[i].bit;
-      if (HWY_UNLIKELY(lanes[i].table == lanes[i].end) && !queue->Next(&lanes[i])) {
-        idle = i;
-        break;
-      }
-    }
-    if (HWY_UNLIKELY(bits & EntropyQueue::kOverrun)) return false;
-  }
-  if constexpr (kLanes > 1) {
-    std::copy(lanes.begin() + idle + 1, lanes.end(), lanes.begin() + idle);
-    return RunLanes<kLanes - 1>(lanes.data(), queue);
-  }
-  return true;
-}
-
-bool DecodeEntropyImpl(const EntropyTask& task) {
-  EntropyQueue queue(task);
-  std::array<EntropyLane, 3> lanes;
-  size_t started = 0;
-  while (started < lanes.size() && !queue.empty()) queue.Begin(&lanes[started++]);
-  switch (started) {
-    case 0:
-      return true;
-    case 1:
-      return RunLanes<1>(lanes.data(), &queue);
-    case 2:
-      return RunLanes<2>(lanes.data(), &queue);
-    default:
-      return RunLanes<3>(lanes.data(), &queue);
-  }
-}
-
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
-// The plain forms: what every other form must equal.
+// The plain form: what every other form must equal.
 
 // One pass over a column (or row) of 8 values. Sums of inputs are kept in 16 bits, as libjpeg-turbo
 // does.
@@ -320,37 +172,6 @@ void InverseDct8(const DctTask& task) {
   }
 }
 
-// Chroma of pixel x, without the offset.
-int ChromaAt(const ColorTask& t, const uint8_t* near, const uint8_t* far, uint32_t x) {
-  if (!t.halved) return near[x] - 128;
-  std::ptrdiff_t i = x / 2, beside = x % 2 ? i + 1 : i - 1;
-  if (!far) return ((3 * near[i] + near[beside] + (x % 2 ? 2 : 1)) >> 2) - 128;
-  int here = 3 * near[i] + far[i], there = 3 * near[beside] + far[beside];
-  return ((3 * here + there + (x % 2 ? 7 : 8)) >> 4) - 128;
-}
-
-void ConvertColorRowImpl(const ColorTask& t) {
-  for (uint32_t x = 0; x < t.pixels; ++x) {
-    int y = t.y[x], cb = ChromaAt(t, t.cb, t.cb_far, x), cr = ChromaAt(t, t.cr, t.cr_far, x);
-    int r = y + cr + ((kRedOfCr * cr + 32768) >> 16);
-    int g = y - cr + ((kGreenOfCb * cb + kGreenOfCr * cr + 32768) >> 16);
-    int b = y + 2 * cb + ((kBlueOfCb * cb + 32768) >> 16);
-    t.rgb[3 * x] = static_cast<uint8_t>(std::clamp(r, 0, 255));
-    t.rgb[3 * x + 1] = static_cast<uint8_t>(std::clamp(g, 0, 255));
-    t.rgb[3 * x + 2] = static_cast<uint8_t>(std::clamp(b, 0, 255));
-  }
-}
-
-void ConvertColorPlanesImpl(uint8_t* y, uint8_t* cb, uint8_t* cr, size_t pixels) {
-  for (size_t i = 0; i < pixels; ++i) {
-    uint8_t rgb[3];
-    ConvertColorRowImpl({y + i, cb + i, cr + i, nullptr, nullptr, false, 1, rgb});
-    y[i] = rgb[0];
-    cb[i] = rgb[1];
-    cr[i] = rgb[2];
-  }
-}
-
 #else
 
 // Blocks that one vector takes, 128 bits each.
@@ -398,12 +219,6 @@ HWY_INLINE void StoreRows(V8 rows, uint8_t* const* out, size_t row, size_t strid
 #else
   store(rows, out[0]);
 #endif
-}
-
-// Two 16-bit factors for PairMulAdd.
-HWY_INLINE V16 Factors(int even, int odd) {
-  const uint32_t both = static_cast<uint32_t>(odd) << 16 | (static_cast<uint32_t>(even) & 0xffff);
-  return hn::BitCast(D16(), hn::Set(D32(), static_cast<int32_t>(both)));
 }
 
 HWY_INLINE V32 MulPairs(V16 pairs, int even, int odd) {
@@ -592,116 +407,6 @@ void InverseDct8(const DctTask& task) {
   }
 }
 
-// A vector of chroma for the even pixels and one for the odd ones, less the offset of 128.
-struct Chroma {
-  V16 even, odd;
-};
-
-HWY_INLINE V16 LoadSamples(const uint8_t* p) {
-  return hn::PromoteTo(D16(), hn::LoadU(hn::Half<D8>(), p));
-}
-
-enum class ChromaForm { kFull, kHalfWidth, kHalf };
-
-template <ChromaForm kForm>
-HWY_INLINE Chroma LoadChroma(const uint8_t* near, const uint8_t* far) {
-  const D16 d;
-  const V16 offset = hn::Set(d, 128);
-  if constexpr (kForm == ChromaForm::kFull) {
-    const V16 both = hn::BitCast(d, hn::LoadU(D8(), near));
-    const V16 odd =
-        hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(hn::RebindToUnsigned<D16>(), both)));
-    return {hn::Sub(hn::And(both, hn::Set(d, 255)), offset), hn::Sub(odd, offset)};
-  } else {
-    const auto triple = [](V16 v) HWY_ATTR { return hn::Add(v, hn::Add(v, v)); };
-    const auto column = [&](std::ptrdiff_t at) HWY_ATTR {
-      const V16 v = LoadSamples(near + at);
-      if constexpr (kForm == ChromaForm::kHalfWidth) return v;
-      return hn::Add(triple(v), LoadSamples(far + at));
-    };
-    constexpr int kShift = kForm == ChromaForm::kHalf ? 4 : 2;
-    constexpr int kEvenRound = kForm == ChromaForm::kHalf ? 8 : 1;
-    constexpr int kOddRound = kForm == ChromaForm::kHalf ? 7 : 2;
-    const V16 here = triple(column(0));
-    const V16 even = hn::Add(hn::Add(here, column(-1)), hn::Set(d, kEvenRound));
-    const V16 odd = hn::Add(hn::Add(here, column(1)), hn::Set(d, kOddRound));
-    return {hn::Sub(hn::ShiftRight<kShift>(even), offset),
-            hn::Sub(hn::ShiftRight<kShift>(odd), offset)};
-  }
-}
-
-struct Rgb {
-  V16 r, g, b;  // 0 to 255
-};
-
-HWY_INLINE Rgb ToRgb(V16 y, V16 cb, V16 cr) {
-  const D16 d;
-  const D32 d32;
-  const V16 one = hn::Set(d, 1);
-  const auto scaled = [&](V16 twice, int factor) HWY_ATTR {
-    return hn::ShiftRight<1>(
-        hn::Add(hn::MulHigh(twice, hn::Set(d, static_cast<int16_t>(factor))), one));
-  };
-  const V16 cb2 = hn::Add(cb, cb), cr2 = hn::Add(cr, cr);
-  const V16 r = hn::Add(hn::Add(y, cr), scaled(cr2, kRedOfCr));
-  const V16 b = hn::Add(hn::Add(y, cb2), scaled(cb2, kBlueOfCb));
-  const V16 factors = Factors(kGreenOfCb, kGreenOfCr);
-  const V32 half = hn::Set(d32, 32768);
-  const V32 low = PairMulAdd(hn::InterleaveLower(d, cb, cr), factors, half);
-  const V32 high = PairMulAdd(hn::InterleaveUpper(d, cb, cr), factors, half);
-  const V16 green = hn::ReorderDemote2To(d, hn::ShiftRight<16>(low), hn::ShiftRight<16>(high));
-  const V16 g = hn::Add(hn::Sub(y, cr), green);
-  const auto clamp = [&](V16 v)
-                         HWY_ATTR { return hn::Min(hn::Max(v, hn::Zero(d)), hn::Set(d, 255)); };
-  return {clamp(r), clamp(g), clamp(b)};
-}
-
-struct RgbBytes {
-  V8 r, g, b;
-};
-
-HWY_INLINE RgbBytes ToRgbBytes(V8 luma, const Chroma& cb, const Chroma& cr) {
-  const D8 d8;
-  const D16 d;
-  const hn::RebindToUnsigned<D16> du;
-  const V16 y = hn::BitCast(d, luma);
-  const Rgb even = ToRgb(hn::And(y, hn::Set(d, 255)), cb.even, cr.even);
-  const Rgb odd = ToRgb(hn::BitCast(d, hn::ShiftRight<8>(hn::BitCast(du, y))), cb.odd, cr.odd);
-  const auto join = [&](V16 a, V16 b)
-                        HWY_ATTR { return hn::BitCast(d8, hn::Or(a, hn::ShiftLeft<8>(b))); };
-  return {join(even.r, odd.r), join(even.g, odd.g), join(even.b, odd.b)};
-}
-
-template <ChromaForm kForm>
-HWY_INLINE void ConvertRowOf(const ColorTask& t) {
-  const D8 d8;
-  for (size_t x = 0; x < t.pixels; x += hn::Lanes(d8)) {
-    const size_t at = kForm == ChromaForm::kFull ? x : x / 2;
-    const Chroma cb = LoadChroma<kForm>(t.cb + at, t.cb_far + (t.cb_far ? at : 0));
-    const Chroma cr = LoadChroma<kForm>(t.cr + at, t.cr_far + (t.cr_far ? at : 0));
-    const RgbBytes rgb = ToRgbBytes(hn::LoadU(d8, t.y + x), cb, cr);
-    hn::StoreInterleaved3(rgb.r, rgb.g, rgb.b, d8, t.rgb + 3 * x);
-  }
-}
-
-void ConvertColorPlanesImpl(uint8_t* y, uint8_t* cb, uint8_t* cr, size_t pixels) {
-  const D8 d8;
-  for (size_t x = 0; x < pixels; x += hn::Lanes(d8)) {
-    const RgbBytes rgb =
-        ToRgbBytes(hn::LoadU(d8, y + x), LoadChroma<ChromaForm::kFull>(cb + x, nullptr),
-                   LoadChroma<ChromaForm::kFull>(cr + x, nullptr));
-    hn::StoreU(rgb.r, d8, y + x);
-    hn::StoreU(rgb.g, d8, cb + x);
-    hn::StoreU(rgb.b, d8, cr + x);
-  }
-}
-
-void ConvertColorRowImpl(const ColorTask& task) {
-  if (!task.halved) return ConvertRowOf<ChromaForm::kFull>(task);
-  if (!task.cb_far) return ConvertRowOf<ChromaForm::kHalfWidth>(task);
-  return ConvertRowOf<ChromaForm::kHalf>(task);
-}
-
 #endif
 
 void InverseDctImpl(const DctTask& task) {
@@ -717,20 +422,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace headrace::codec {
 
-HWY_EXPORT(DecodeEntropyImpl);
 HWY_EXPORT(InverseDctImpl);
-HWY_EXPORT(ConvertColorRowImpl);
-HWY_EXPORT(ConvertColorPlanesImpl);
 
-bool DecodeEntropy(const EntropyTask& task) {
-  return HWY_DYNAMIC_DISPATCH(DecodeEntropyImpl)(task);
-}
 void InverseDct(const DctTask& task) { HWY_DYNAMIC_DISPATCH(InverseDctImpl)(task); }
-void ConvertColorRow(const ColorTask& task) { HWY_DYNAMIC_DISPATCH(ConvertColorRowImpl)(task); }
-
-void ConvertColorPlanes(uint8_t* y, uint8_t* cb, uint8_t* cr, size_t pixels) {
-  HWY_DYNAMIC_DISPATCH(ConvertColorPlanesImpl)(y, cb, cr, pixels);
-}
 
 }  // namespace headrace::codec
 #endif  // HWY_ONCE
