@@ -45,11 +45,10 @@ class Bench {
 
 MutableBytes Writable(std::string* text) { return std::as_writable_bytes(std::span(*text)); }
 
-#define EXPECT_CODE(expression, expected)                                          \
-  do {                                                                             \
-    Status got_ = (expression);                                                    \
-    EXPECT_EQ(CodeName(got_.code()), CodeName(Code::expected)) << got_.ToString(); \
-  } while (false)
+#define EXPECT_CODE(expression, expected)                                        \
+  [](const Status& got) {                                                        \
+    EXPECT_EQ(CodeName(got.code()), CodeName(Code::expected)) << got.ToString(); \
+  }(expression)
 
 void ReadsBackWhatWasWritten(const Bench& b) {
   auto file = b->Create(b / "f");
@@ -477,7 +476,8 @@ class SuiteTest : public ::testing::Test {
 
 }  // namespace
 
-bool RegisterFileSystemSuite(const std::string& name, std::function<FileSystemUnderTest()> open) {
+bool RegisterFileSystemSuite(const std::string& name,
+                             const std::function<FileSystemUnderTest()>& open) {
   std::string suite = "FileSystemSuite/" + name;
   for (const NamedTest& test : kTests)
     ::testing::RegisterTest(

@@ -21,6 +21,7 @@ struct FileSystemUnderTest {
 };
 
 // Registers the tests FileSystemSuite/<name>.<test> with GoogleTest. Returns true.
-bool RegisterFileSystemSuite(const std::string& name, std::function<FileSystemUnderTest()> open);
+bool RegisterFileSystemSuite(const std::string& name,
+                             const std::function<FileSystemUnderTest()>& open);
 
 }  // namespace headrace
