@@ -32,7 +32,7 @@ void VerifyCommand::Declare(Arguments* arguments) {
   arguments->Flag("--pixels", &pixels_,
                   "Also decode every JPEG from its seek points, whole and in parts, and compare "
                   "each byte with libjpeg-turbo's decode of the file");
-  arguments->Count("--threads", &threads_, "Shards read at once; 0 for one a processor");
+  arguments->Count("--threads", &threads_, "Threads that read and decode; 0 for one a processor");
   arguments->Note(
       "Reads everything and checks manifest, indexes, every field, and the shards' bytes "
       "between them.\nEvery damage is one line with its shard, offset and key. Exit code "
@@ -69,15 +69,7 @@ Json PixelsJson(const dataset::PixelTally& tally) {
 
 ShardVerdict Sum(const VerifyReport& report) {
   ShardVerdict all;
-  for (const ShardVerdict& shard : report.shards) {
-    all.samples += shard.samples;
-    all.bytes += shard.bytes;
-    all.checked += shard.checked;
-    all.learned += shard.learned;
-    all.unverified += shard.unverified;
-    all.damaged += shard.damaged;
-    all.pixels.Add(shard.pixels);
-  }
+  for (const ShardVerdict& shard : report.shards) all.Add(shard);
   return all;
 }
 

@@ -1,8 +1,10 @@
 #include "headrace/dataset/verify.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "headrace/base/crc32c.h"
+#include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
 #include "headrace/codec/pixel_check.h"
 #include "headrace/dataset/crew.h"
@@ -16,10 +18,35 @@ bool EndsRun(Code code) {
          code == Code::kPermissionDenied || code == Code::kResourceExhausted;
 }
 
-// Verifies one shard at a time. One a thread.
-class ShardVerifier {
+// What a thread takes at once: few enough samples that several threads have work also where all of
+// them are in one shard, as those of a folder are.
+constexpr uint64_t kPieceSamples = 64;
+
+// A run of samples of one shard. Those of a shard follow each other; an empty shard has one, too.
+struct Piece {
+  size_t shard = 0;
+  uint64_t first_sample = 0, end_sample = 0;
+  bool opens_shard = false;  // the first of its shard
+};
+
+std::vector<Piece> CutIntoPieces(const Dataset& dataset) {
+  std::vector<Piece> pieces;
+  for (size_t shard = 0; shard < dataset.shards().size(); ++shard) {
+    const uint64_t begin = dataset.first_sample(shard), end = dataset.first_sample(shard + 1);
+    uint64_t first = begin;
+    do {
+      uint64_t last = std::min(first + kPieceSamples, end);
+      pieces.push_back({shard, first, last, first == begin});
+      first = last;
+    } while (first < end);
+  }
+  return pieces;
+}
+
+// Verifies one piece at a time. One a thread.
+class PieceVerifier {
  public:
-  ShardVerifier(FileSystem* fs, std::shared_ptr<const Dataset> dataset,
+  PieceVerifier(FileSystem* fs, std::shared_ptr<const Dataset> dataset,
                 const VerifyOptions& options, const Context& ctx)
       : fs_(fs),
         dataset_(std::move(dataset)),
@@ -27,13 +54,17 @@ class ShardVerifier {
         ctx_(ctx),
         reader_(SampleReader::Create(dataset_, {true, options.learn, options.pixels})) {}
 
-  Status Run(size_t shard);
+  Status Run(const Piece& piece);
+  // After all pieces of an undamaged shard: finds damage between its fields.
+  Status CheckAround(size_t shard);
 
+  // Of the last Run, and of a CheckAround after it.
   ShardVerdict verdict;
   std::vector<Status> faults;
 
  private:
   Status Note(Status fault);
+  Status OpenShard(const Piece& piece, bool* usable);
   Status CheckSample(uint64_t sample);
   Status CheckFieldByField(uint64_t sample);
   void Count(const SampleView& view, std::span<const FieldEntry> before);
@@ -52,39 +83,49 @@ class ShardVerifier {
 };
 
 // Keeps a fault of the data and returns OK; returns a fault of the machine.
-Status ShardVerifier::Note(Status fault) {
+Status PieceVerifier::Note(Status fault) {
   if (fault.ok() || EndsRun(fault.code())) return fault;
   ++verdict.damaged;
   if (faults.size() < VerifyReport::kMaxFaults) faults.push_back(std::move(fault));
   return OkStatus();
 }
 
-Status ShardVerifier::Run(size_t shard) {
-  const ShardInfo& info = dataset_->shards()[shard];
+Status PieceVerifier::Run(const Piece& piece) {
   verdict = {};
   faults.clear();
-  verdict.name = info.name;
-  verdict.samples = info.num_samples;
-  auto index = dataset_->Index(shard);
-  if (!index.ok()) return Note(std::move(index).status());
-  Status whole_index = (*index)->VerifyAll();
-  if (!whole_index.ok())
-    HR_RETURN_IF_ERROR(Note(std::move(whole_index).At({info.name, {}, {}, {}})));
-  Status opened = dataset_->CheckShard(shard, ctx_);
-  if (!opened.ok()) return Note(std::move(opened));
-  uint64_t end = dataset_->first_sample(shard + 1);
-  for (uint64_t sample = dataset_->first_sample(shard); sample < end; ++sample) {
+  bool usable = false;
+  HR_RETURN_IF_ERROR(OpenShard(piece, &usable));
+  for (uint64_t sample = piece.first_sample; usable && sample < piece.end_sample; ++sample) {
     HR_RETURN_IF_ERROR(ctx_.Check());
     HR_RETURN_IF_ERROR(CheckSample(sample));
     if (options_.progress) options_.progress->samples.fetch_add(1, std::memory_order_relaxed);
   }
+  return OkStatus();
+}
+
+// What is wrong with the shard as a whole is noted by its first piece only.
+Status PieceVerifier::OpenShard(const Piece& piece, bool* usable) {
+  auto note = [&](Status fault) {
+    return piece.opens_shard || EndsRun(fault.code()) ? Note(std::move(fault)) : OkStatus();
+  };
+  auto index = dataset_->Index(piece.shard);
+  if (!index.ok()) return note(std::move(index).status());
+  if (piece.opens_shard) {
+    const std::string& name = dataset_->shards()[piece.shard].name;
+    HR_RETURN_IF_ERROR(Note((*index)->VerifyAll().At({name, {}, {}, {}})));
+  }
+  Status opened = dataset_->CheckShard(piece.shard, ctx_);
+  *usable = opened.ok();
+  return note(std::move(opened));
+}
+
+Status PieceVerifier::CheckAround(size_t shard) {
   const ManifestShard& entry = dataset_->manifest().shards[shard];
-  // A damaged field is in the file's checksum too, and is named already.
-  if (verdict.damaged != 0 || !entry.crc32c || dataset_->kind() != "tar") return OkStatus();
+  if (!entry.crc32c || dataset_->kind() != "tar") return OkStatus();
   return Note(CheckWholeFile(entry));
 }
 
-Status ShardVerifier::CheckSample(uint64_t sample) {
+Status PieceVerifier::CheckSample(uint64_t sample) {
   auto located = reader_->Locate(sample);
   if (!located.ok()) return Note(std::move(located).status());
   entries_.assign(located->entries.begin(), located->entries.end());
@@ -98,7 +139,7 @@ Status ShardVerifier::CheckSample(uint64_t sample) {
 }
 
 // Tells which of the sample's fields are damaged.
-Status ShardVerifier::CheckFieldByField(uint64_t sample) {
+Status PieceVerifier::CheckFieldByField(uint64_t sample) {
   for (const FieldEntry& entry : entries_) {
     auto read = reader_->Read(sample, std::span(&entry.field, 1), ctx_);
     if (read.ok()) {
@@ -111,7 +152,7 @@ Status ShardVerifier::CheckFieldByField(uint64_t sample) {
   return OkStatus();
 }
 
-void ShardVerifier::Count(const SampleView& view, std::span<const FieldEntry> before) {
+void PieceVerifier::Count(const SampleView& view, std::span<const FieldEntry> before) {
   for (const FieldView& field : view.fields) {
     verdict.bytes += field.data.size();
     if (options_.progress) options_.progress->bytes.fetch_add(field.data.size());
@@ -127,7 +168,7 @@ void ShardVerifier::Count(const SampleView& view, std::span<const FieldEntry> be
   }
 }
 
-Status ShardVerifier::CheckPixels(const SampleView& view) {
+Status PieceVerifier::CheckPixels(const SampleView& view) {
   if (!options_.pixels) return OkStatus();
   for (const FieldView& field : view.fields) {
     if (codec::DetectImageFormat(field.data) == codec::ImageFormat::kJpeg)
@@ -136,7 +177,7 @@ Status ShardVerifier::CheckPixels(const SampleView& view) {
   return OkStatus();
 }
 
-Status ShardVerifier::CheckPixelsOf(const SampleView& view, const FieldView& field) {
+Status PieceVerifier::CheckPixelsOf(const SampleView& view, const FieldView& field) {
   auto count = [&](codec::SeekRefusal why) { ++verdict.pixels.images[static_cast<size_t>(why)]; };
   auto checked = pixel_checker_.Check(field.data, {field.seek_points, field.crc32c}, view.id);
   if (!checked.ok()) {  // of no use with or without seek points
@@ -160,7 +201,7 @@ Status ShardVerifier::CheckPixelsOf(const SampleView& view, const FieldView& fie
                   .At(reader_->Where(*entry)));
 }
 
-std::string ShardVerifier::FilePath(const ManifestShard& shard) const {
+std::string PieceVerifier::FilePath(const ManifestShard& shard) const {
   const std::string& base = dataset_->manifest().base;
   if (base.empty()) return JoinPath(dataset_->path(), shard.name);
   if (base.front() == '/') return JoinPath(base, shard.name);
@@ -168,7 +209,7 @@ std::string ShardVerifier::FilePath(const ManifestShard& shard) const {
 }
 
 // Finds damage between the fields: headers, padding, the end.
-Status ShardVerifier::CheckWholeFile(const ManifestShard& shard) {
+Status PieceVerifier::CheckWholeFile(const ManifestShard& shard) {
   HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(FilePath(shard)));
   constexpr size_t kPart = size_t{1} << 20;
   AlignedBuffer buffer;
@@ -196,23 +237,23 @@ class VerifyRun {
         dataset_(std::move(dataset)),
         options_(options),
         ctx_(ctx),
-        verdicts_(dataset_->shards().size()),
-        faults_(dataset_->shards().size()),
-        crew_("hr-verify", options.threads, dataset_->shards().size()) {}
+        pieces_(CutIntoPieces(*dataset_)),
+        crew_("hr-verify", options.threads, pieces_.size()) {}
 
   Result<VerifyReport> Run() {
     SetTotals();
-    HR_RETURN_IF_ERROR(crew_.Run([this] { return CheckShards(); }));
-    VerifyReport report;
-    report.shards = std::move(verdicts_);
-    for (const ShardVerdict& verdict : report.shards) report.num_faults += verdict.damaged;
-    for (std::vector<Status>& faults : faults_) {
-      for (Status& fault : faults) {
-        if (report.faults.size() < VerifyReport::kMaxFaults)
-          report.faults.push_back(std::move(fault));
-      }
+    {
+      MutexLock lock(&mu_);
+      pieces_left_.resize(dataset_->shards().size());
+      for (const Piece& piece : pieces_) ++pieces_left_[piece.shard];
+      faults_.resize(pieces_.size());
+      for (const ShardInfo& shard : dataset_->shards())
+        report_.shards.push_back({.name = shard.name, .samples = shard.num_samples});
     }
-    return report;
+    HR_RETURN_IF_ERROR(crew_.Run([this] { return CheckPieces(); }));
+    MutexLock lock(&mu_);
+    for (const ShardVerdict& verdict : report_.shards) report_.num_faults += verdict.damaged;
+    return std::move(report_);
   }
 
  private:
@@ -224,24 +265,61 @@ class VerifyRun {
     options_.progress->total_bytes = bytes;
   }
 
-  Status CheckShards() {
-    ShardVerifier verifier(fs_, dataset_, options_, ctx_);
-    while (auto shard = crew_.Take()) {
-      HR_RETURN_IF_ERROR(verifier.Run(*shard));
-      verdicts_[*shard] = std::move(verifier.verdict);
-      faults_[*shard] = std::move(verifier.faults);
+  Status CheckPieces() {
+    PieceVerifier verifier(fs_, dataset_, options_, ctx_);
+    while (auto number = crew_.Take()) {
+      const size_t shard = pieces_[*number].shard;
+      HR_RETURN_IF_ERROR(verifier.Run(pieces_[*number]));
+      // A damaged field is in the file's checksum too, and is named already.
+      if (AddToShard(shard, verifier.verdict)) {
+        HR_RETURN_IF_ERROR(verifier.CheckAround(shard));
+        AddDamage(shard, verifier.faults.size());
+      }
+      KeepFaults(*number, std::move(verifier.faults));
     }
     return OkStatus();
+  }
+
+  // True when this was the last piece of the shard, and no piece had damage.
+  bool AddToShard(size_t shard, const ShardVerdict& verdict) {
+    MutexLock lock(&mu_);
+    report_.shards[shard].Add(verdict);
+    return --pieces_left_[shard] == 0 && report_.shards[shard].damaged == 0;
+  }
+
+  void AddDamage(size_t shard, uint64_t count) {
+    MutexLock lock(&mu_);
+    report_.shards[shard].damaged += count;
+  }
+
+  // Appends the faults of all pieces up to the first that is not done: in their order, and never
+  // many more in memory than the report will list.
+  void KeepFaults(uint64_t number, std::vector<Status> faults) {
+    MutexLock lock(&mu_);
+    faults_[number] = std::move(faults);
+    for (; num_listed_ < faults_.size() && faults_[num_listed_]; ++num_listed_) {
+      for (Status& fault : *faults_[num_listed_]) {
+        if (report_.faults.size() < VerifyReport::kMaxFaults)
+          report_.faults.push_back(std::move(fault));
+      }
+      faults_[num_listed_]->clear();
+      faults_[num_listed_]->shrink_to_fit();
+    }
   }
 
   FileSystem* fs_;
   std::shared_ptr<const Dataset> dataset_;
   const VerifyOptions& options_;
   const Context& ctx_;
-  // Each element is written by the one thread that took the shard.
-  std::vector<ShardVerdict> verdicts_;
-  std::vector<std::vector<Status>> faults_;
+  const std::vector<Piece> pieces_;
   Crew crew_;
+
+  Mutex mu_;  // leaf; no I/O under it
+  VerifyReport report_ HR_GUARDED_BY(mu_);
+  std::vector<uint64_t> pieces_left_ HR_GUARDED_BY(mu_);  // of each shard
+  // Of each piece that is done; the first num_listed_ are in the report.
+  std::vector<std::optional<std::vector<Status>>> faults_ HR_GUARDED_BY(mu_);
+  uint64_t num_listed_ HR_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace
@@ -250,6 +328,16 @@ void PixelTally::Add(const PixelTally& other) {
   for (size_t i = 0; i < images.size(); ++i) images[i] += other.images[i];
   regions += other.regions;
   different += other.different;
+}
+
+void ShardVerdict::Add(const ShardVerdict& other) {
+  samples += other.samples;
+  bytes += other.bytes;
+  checked += other.checked;
+  learned += other.learned;
+  unverified += other.unverified;
+  damaged += other.damaged;
+  pixels.Add(other.pixels);
 }
 
 Result<VerifyReport> Verify(FileSystem* fs, std::shared_ptr<const Dataset> dataset,

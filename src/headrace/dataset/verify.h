@@ -50,6 +50,7 @@ struct ShardVerdict {
   uint64_t unverified = 0;  // fields that were read and have no checksum to be held against
   uint64_t damaged = 0;     // fields that are wrong or cannot be read, and faults of the shard
   PixelTally pixels;
+  void Add(const ShardVerdict& other);  // all but the name
 };
 
 struct VerifyReport {

@@ -80,6 +80,47 @@ TEST_F(VerifyTest, DamagedFieldIsNamedAndTheOthersAreChecked) {
   EXPECT_EQ(report->shards[1].checked, 39u) << "the sample's other field is right";
 }
 
+// 200 samples in one shard are several pieces of work.
+TEST_F(VerifyTest, OneShardIsSharedOutAmongThreadsAndTheReportIsTheSame) {
+  for (int i = 40; i < 200; ++i)
+    ASSERT_TRUE(memory_.WriteAtomically(fmt::format("/in/a/{}.txt", i), AsBytes("text")).ok());
+  ASSERT_TRUE(memory_.RemoveTree("/set").ok());
+  ASSERT_TRUE(Pack(&memory_, {"/in"}, "/set", {}, Context()).ok());
+  VerifyReport clean = Run({.threads = 3}).value();
+  EXPECT_EQ(clean.num_faults, 0u);
+  EXPECT_EQ(clean.shards[0].checked, 400u);
+  files_.FlipBit("shard-000000.tar", PlaceOf(31).first - 1);  // a header, which no field covers
+  EXPECT_EQ(Run({.threads = 3})->faults.size(), 1u);
+  std::vector<std::string> keys;
+  for (uint64_t sample : {3, 64, 65, 190, 199}) {
+    auto [offset, key] = PlaceOf(sample);
+    files_.FlipBit("shard-000000.tar", offset);
+    keys.push_back(key);
+  }
+  for (uint32_t threads : {1u, 2u, 7u}) {
+    auto report = Run({.threads = threads});
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    ASSERT_EQ(report->shards.size(), 1u);
+    EXPECT_EQ(report->shards[0].samples, 200u);
+    EXPECT_EQ(report->shards[0].checked, 395u);
+    ASSERT_EQ(report->faults.size(), keys.size()) << "the header is not named beside them";
+    for (size_t i = 0; i < keys.size(); ++i)
+      EXPECT_EQ(report->faults[i].location().key, keys[i]) << threads;
+  }
+}
+
+TEST_F(VerifyTest, AShardThatCannotBeOpenedIsOneFault) {
+  for (int i = 40; i < 200; ++i)
+    ASSERT_TRUE(memory_.WriteAtomically(fmt::format("/in/a/{}.txt", i), AsBytes("text")).ok());
+  ASSERT_TRUE(memory_.RemoveTree("/set").ok());
+  ASSERT_TRUE(Pack(&memory_, {"/in"}, "/set", {}, Context()).ok());
+  files_.FlipBit("shard-000000.tar", 1);  // in the bytes that tie it to its index
+  auto report = Run({.threads = 3});
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(report->num_faults, 1u);
+  EXPECT_EQ(report->faults.size(), 1u);
+}
+
 TEST_F(VerifyTest, DamagedHeaderBetweenFieldsIsFound) {
   // The last byte of padding before the data is in the header block: part of no field.
   files_.FlipBit("shard-000001.tar", PlaceOf(31).first - 1);
