@@ -76,7 +76,7 @@ struct IndexBuilder::Rep {
   Result<uint32_t> NameId(std::string_view name);
   void PutField(const Field& field, uint32_t name, uint64_t* previous_end);
   void PutSeekPoints(std::string_view record, uint64_t field_ordinal);
-  uint64_t SeekBytes() const { return seek_records.size() + 8 * (num_fields + 1); }
+  uint64_t IndexBytes() const;  // a little more than the file will have
   void LaySamples(const ShardIdentity& identity, FileLayout* layout);
   void LaySeekPoints(FileLayout* layout);
   void SortHashes();
@@ -91,7 +91,8 @@ struct IndexBuilder::Rep {
   std::vector<uint32_t> ids, sorted_ids;  // reused by Add
   // Where the seek points of each field start; as long as the last field that has some.
   std::vector<uint64_t> seek_offsets;
-  std::string seek_records;
+  std::vector<std::string> seek_blocks;  // the records; each block is given back once it is laid
+  uint64_t seek_bytes = 0;
   uint64_t num_fields = 0;
   uint64_t num_unchecked = 0;
 };
@@ -158,8 +159,19 @@ void IndexBuilder::Rep::PutField(const Field& field, uint32_t name, uint64_t* pr
 
 void IndexBuilder::Rep::PutSeekPoints(std::string_view record, uint64_t field_ordinal) {
   if (record.empty()) return;
-  seek_offsets.resize(field_ordinal + 1, seek_records.size());
-  seek_records.append(record);
+  constexpr size_t kBlockBytes = size_t{1} << 20;
+  if (seek_blocks.empty() || record.size() > kBlockBytes - seek_blocks.back().size())
+    seek_blocks.emplace_back().reserve(std::max(kBlockBytes, record.size()));
+  seek_offsets.resize(field_ordinal + 1, seek_bytes);
+  seek_blocks.back().append(record);
+  seek_bytes += record.size();
+}
+
+uint64_t IndexBuilder::Rep::IndexBytes() const {
+  constexpr uint64_t kNames = 65536;
+  uint64_t bytes = kHeaderBytes + kNames + records.size() + 16 * offsets.size();
+  if (seek_bytes != 0) bytes += seek_bytes + 8 * (num_fields + 1);
+  return bytes + bytes / 1000;  // the chunk table
 }
 
 void IndexBuilder::Rep::SortHashes() {
@@ -236,13 +248,16 @@ std::vector<std::string> IndexBuilder::SortedFieldNames() const {
 }
 
 void IndexBuilder::Rep::LaySeekPoints(FileLayout* layout) {
-  if (seek_records.empty()) return;
-  seek_offsets.resize(num_fields + 1, seek_records.size());
+  if (seek_bytes == 0) return;
+  seek_offsets.resize(num_fields + 1, seek_bytes);
   layout->BeginSection(kSeekOffsets, 0);
   for (uint64_t offset : seek_offsets) layout->Put(offset);
   layout->EndSection();
   layout->BeginSection(kSeekRecords, 0);
-  layout->bytes()->append(seek_records);
+  for (std::string& block : seek_blocks) {
+    layout->bytes()->append(block);
+    std::string().swap(block);
+  }
   layout->EndSection();
 }
 
@@ -282,14 +297,13 @@ void IndexBuilder::Rep::LaySamples(const ShardIdentity& identity, FileLayout* la
 Result<std::string> IndexBuilder::Finish(const ShardIdentity& identity,
                                          std::optional<uint32_t> samples_crc32c) {
   rep_->SortHashes();
-  if (!samples_crc32c && !rep_->seek_records.empty()) {
+  if (!samples_crc32c && rep_->seek_bytes != 0) {
     FileLayout plain;
     rep_->LaySamples(identity, &plain);
     samples_crc32c = LoadLittle<uint32_t>(plain.Seal().data() + kAtHeaderCrc);
   }
   FileLayout layout;
-  layout.bytes()->reserve(kHeaderBytes + rep_->records.size() + rep_->records.size() / 1000 +
-                          16 * rep_->offsets.size() + rep_->SeekBytes() + 65536);
+  layout.bytes()->reserve(rep_->IndexBytes());
   rep_->LaySamples(identity, &layout);
   if (samples_crc32c) {
     layout.BeginSection(kSamplesCrc, 0);

@@ -1,6 +1,6 @@
-// The samples are cut into parts of some MiB. Each thread takes the next part that nobody has and
-// keeps what it learned; at the end all of it is put into the new index, in order, so that the
-// bytes do not depend on the threads.
+// The samples are cut into parts of some MiB. Each thread takes the next part that nobody has; what
+// it learned goes into the new index as soon as all parts before it are there, so that the bytes do
+// not depend on the threads, and nothing is held twice.
 #include "headrace/dataset/index_data.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "headrace/base/crc32c.h"
+#include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
 #include "headrace/codec/image.h"
 #include "headrace/codec/seek_points.h"
@@ -19,8 +20,6 @@ namespace {
 constexpr uint64_t kPartBytes = 8 << 20;
 constexpr uint64_t kPartSamples = 1024;
 constexpr uint64_t kReadBytes = 1 << 20;
-// A larger file has no seek points, and is not held in memory.
-constexpr uint64_t kMaxJpegBytes = uint64_t{512} << 20;
 
 // What the bytes of a field told.
 struct FieldFacts {
@@ -34,6 +33,7 @@ struct Part {
   uint64_t begin = 0, end = 0;    // of a tar, bytes
   uint32_t crc32c = 0;            // of these
   std::vector<FieldFacts> facts;  // of each field that is not in the index, in order
+  bool read = false;
 };
 
 // Reads ranges of files and learns of them. One a thread.
@@ -60,7 +60,7 @@ class RangeReader {
       builder_.Build(whole, facts->crc32c, seek_spacing_, &facts->seek_points);
   }
   bool WantsWhole(Bytes head, uint64_t length) const {
-    return seek_spacing_ != 0 && length <= kMaxJpegBytes &&
+    return seek_spacing_ != 0 && length <= kMaxSeekableBytes &&
            codec::DetectImageFormat(head) == codec::ImageFormat::kJpeg;
   }
 
@@ -137,13 +137,14 @@ class DataPass {
         fs_(fs),
         folder_(std::move(folder)),
         options_(options),
-        ctx_(ctx) {}
+        ctx_(ctx),
+        builder_(index.kind()) {}
 
   Result<IndexWithData> Run() {
     HR_RETURN_IF_ERROR(CutIntoParts());
     Crew crew("hr-index", options_.threads, parts_.size());
     HR_RETURN_IF_ERROR(crew.Run([&] { return ReadParts(&crew); }));
-    return Assemble();
+    return Finish();
   }
 
  private:
@@ -151,8 +152,10 @@ class DataPass {
   Status ReadParts(Crew* crew);
   Status ReadPart(Part* part, RangeReader* reader, IndexSample* sample);
   Status ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader);
-  Result<IndexWithData> Assemble();
-  Status AddSamples(Part* part, IndexBuilder* builder);
+  // Adds to the new index what is read, up to the first part that is not.
+  Status AddParts(Part* just_read);
+  Status AddSamples(const Part& part) HR_REQUIRES(mu_);
+  Result<IndexWithData> Finish();
 
   const IndexReader& index_;
   const RandomAccessFile* tar_;
@@ -160,7 +163,13 @@ class DataPass {
   const std::string folder_;
   const BuildOptions& options_;
   const Context& ctx_;
-  std::vector<Part> parts_;  // each element is written by the one thread that took it
+  // Each element belongs to the thread that took it, from when it is read on to who holds mu_.
+  std::vector<Part> parts_;
+
+  Mutex mu_;  // leaf; no I/O under it
+  uint64_t num_added_ HR_GUARDED_BY(mu_) = 0;
+  IndexBuilder builder_ HR_GUARDED_BY(mu_);
+  uint32_t shard_crc32c_ HR_GUARDED_BY(mu_) = 0;  // of the parts that were added
 };
 
 Status DataPass::CutIntoParts() {
@@ -184,7 +193,8 @@ Status DataPass::CutIntoParts() {
                       .begin = end,
                       .end = end,
                       .crc32c = 0,
-                      .facts = {}});
+                      .facts = {},
+                      .read = false});
   }
   if (tar_) parts_.back().end = tar_->size();
   return OkStatus();
@@ -193,8 +203,10 @@ Status DataPass::CutIntoParts() {
 Status DataPass::ReadParts(Crew* crew) {
   RangeReader reader(options_.seek_spacing, ctx_);
   IndexSample sample;
-  while (std::optional<uint64_t> part = crew->Take())
+  while (std::optional<uint64_t> part = crew->Take()) {
     HR_RETURN_IF_ERROR(ReadPart(&parts_[*part], &reader, &sample));
+    HR_RETURN_IF_ERROR(AddParts(&parts_[*part]));
+  }
   return OkStatus();
 }
 
@@ -230,27 +242,23 @@ Status DataPass::ReadField(const IndexField& field, Part* part, uint64_t* at, Ra
   return OkStatus();
 }
 
-Result<IndexWithData> DataPass::Assemble() {
-  IndexBuilder builder(index_.kind());
-  IndexWithData result;
-  for (Part& part : parts_) {
-    HR_RETURN_IF_ERROR(AddSamples(&part, &builder));
-    result.shard_crc32c = JoinCrc32c(result.shard_crc32c, part.crc32c, part.end - part.begin);
+Status DataPass::AddParts(Part* just_read) {
+  MutexLock lock(&mu_);
+  just_read->read = true;
+  for (; num_added_ < parts_.size() && parts_[num_added_].read; ++num_added_) {
+    Part& part = parts_[num_added_];
+    HR_RETURN_IF_ERROR(AddSamples(part));
+    shard_crc32c_ = JoinCrc32c(shard_crc32c_, part.crc32c, part.end - part.begin);
     part.facts = {};
   }
-  if (!tar_) result.shard_crc32c = 0;
-  // With `checksums` they are part of what the version stands for.
-  std::optional<uint32_t> samples_crc32c;
-  if (!options_.checksums) samples_crc32c = index_.samples_crc32c();
-  HR_ASSIGN_OR_RETURN(result.bytes, builder.Finish(index_.identity(), samples_crc32c));
-  return result;
+  return OkStatus();
 }
 
-Status DataPass::AddSamples(Part* part, IndexBuilder* builder) {
+Status DataPass::AddSamples(const Part& part) {
   IndexSample sample;
   std::vector<IndexBuilder::Field> fields;
   size_t next = 0;
-  for (uint64_t i = part->first_sample; i < part->end_sample; ++i) {
+  for (uint64_t i = part.first_sample; i < part.end_sample; ++i) {
     HR_RETURN_IF_ERROR(index_.Get(i, &sample));
     fields.clear();
     for (const IndexField& field : sample.fields) {
@@ -261,12 +269,24 @@ Status DataPass::AddSamples(Part* part, IndexBuilder* builder) {
       entry.in_index = field.in_index;
       entry.value = field.value;
       if (field.in_index) continue;
-      entry.crc32c = part->facts[next].crc32c;
-      entry.seek_points = part->facts[next++].seek_points;
+      entry.crc32c = part.facts[next].crc32c;
+      entry.seek_points = part.facts[next++].seek_points;
     }
-    HR_RETURN_IF_ERROR(builder->Add(sample.key, fields));
+    HR_RETURN_IF_ERROR(builder_.Add(sample.key, fields));
   }
   return OkStatus();
+}
+
+Result<IndexWithData> DataPass::Finish() {
+  HR_RETURN_IF_ERROR(ctx_.Check());
+  MutexLock lock(&mu_);
+  IndexWithData result;
+  if (tar_) result.shard_crc32c = shard_crc32c_;
+  // With `checksums` they are part of what the version stands for.
+  std::optional<uint32_t> samples_crc32c;
+  if (!options_.checksums) samples_crc32c = index_.samples_crc32c();
+  HR_ASSIGN_OR_RETURN(result.bytes, builder_.Finish(index_.identity(), samples_crc32c));
+  return result;
 }
 
 }  // namespace

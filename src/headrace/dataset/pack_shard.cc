@@ -12,8 +12,6 @@
 namespace headrace::dataset {
 namespace {
 
-// A larger JPEG gets no seek points, and is not held in memory.
-constexpr uint64_t kMaxJpegBytes = uint64_t{512} << 20;
 // Of a JPEG that is rewritten: the limit that decoding has, too.
 constexpr uint64_t kMaxPixels = 178956970;
 
@@ -147,7 +145,7 @@ Status ShardWriter::WriteSamples(const PackSpan& span, const Context& ctx) {
       return Status(Code::kCancelled, "another shard failed");
     HR_RETURN_IF_ERROR(FaultPoint("pack.shard.sample"));
     uint64_t bytes = SampleTarBytes(i);
-    if (options_.jpeg != codec::JpegTranscode::kKeep && bytes <= kMaxJpegBytes) {
+    if (options_.jpeg != codec::JpegTranscode::kKeep && bytes <= kMaxSeekableBytes) {
       HR_RETURN_IF_ERROR(WriteRewrittenSample(i, ctx));
     } else if (bytes < buffer_.capacity()) {
       if (fill_ + bytes >= buffer_.capacity()) HR_RETURN_IF_ERROR(Flush());
@@ -266,8 +264,13 @@ Status ShardWriter::WriteRewrittenSample(uint64_t sample, const Context& ctx) {
   number = 0;
   for (const PackField& field : list_->fields(sample)) {
     const Content& content = contents_[number++];
-    Bytes bytes = content.rewritten.empty() ? Bytes(content.read.data(), field.size_bytes)
-                                            : AsBytes(content.rewritten);
+    Bytes bytes(content.read.data(), field.size_bytes);
+    ++shard_.jpeg.files[static_cast<size_t>(content.result)];
+    if (content.result == codec::TranscodeResult::kRewritten) {
+      shard_.jpeg.bytes_before += bytes.size();
+      shard_.jpeg.bytes_after += content.rewritten.size();
+      bytes = AsBytes(content.rewritten);
+    }
     HR_RETURN_IF_ERROR(PutField(sample, field, bytes));
   }
   return AddToIndex(sample);
@@ -282,12 +285,8 @@ Status ShardWriter::RewriteField(const PackField& field, size_t number, const Co
                  FormatSize(field.size_bytes));
   HR_RETURN_IF_ERROR(
       ReadField(field, MutableBytes(content.read.data(), field.size_bytes + 1), ctx));
-  codec::TranscodeResult result = codec::TranscodeJpeg(
-      Bytes(content.read.data(), field.size_bytes), options_.jpeg, kMaxPixels, &content.rewritten);
-  ++shard_.jpeg.files[static_cast<size_t>(result)];
-  if (result != codec::TranscodeResult::kRewritten) return OkStatus();
-  shard_.jpeg.bytes_before += field.size_bytes;
-  shard_.jpeg.bytes_after += content.rewritten.size();
+  content.result = codec::TranscodeJpeg(Bytes(content.read.data(), field.size_bytes), options_.jpeg,
+                                        kMaxPixels, &content.rewritten);
   return OkStatus();
 }
 
@@ -327,7 +326,7 @@ void ShardWriter::BeginField(uint64_t sample, const PackField& field, uint64_t s
 }
 
 bool ShardWriter::WantsWhole(const PackField& field, Bytes head) {
-  return options_.seek_spacing != 0 && field.size_bytes <= kMaxJpegBytes &&
+  return options_.seek_spacing != 0 && field.size_bytes <= kMaxSeekableBytes &&
          codec::DetectImageFormat(head) == codec::ImageFormat::kJpeg &&
          image_.Reserve(field.size_bytes);
 }

@@ -146,7 +146,8 @@ class ShardWriter {
   // What a field holds when JPEGs are rewritten.
   struct Content {
     AlignedBuffer read;
-    std::string rewritten;  // empty: as it was read
+    codec::TranscodeResult result{};
+    std::string rewritten;  // kRewritten only
   };
   std::vector<Content> contents_;
   std::string member_, header_, path_;

@@ -15,6 +15,7 @@
 #include "headrace/dataset/pack.h"
 #include "headrace/dataset/testing/tar_maker.h"
 #include "headrace/dataset/verify.h"
+#include "headrace/env/testing/faulty_file_system.h"
 #include "headrace/env/testing/memory_file_system.h"
 
 namespace headrace::dataset {
@@ -347,6 +348,21 @@ TEST(PackJpeg, OptimizeMakesThemSmallerWhateverTheThreads) {
     versions.insert(report->version);
   }
   EXPECT_EQ(versions.size(), 1u);
+}
+
+TEST(PackJpeg, CountsOnlyWhatIsPacked) {
+  MemoryFileSystem memory;
+  MakeFolder(&memory, "/f");
+  FaultyFileSystem fs(&memory);
+  fs.EndFilesAt("a/0.json", 1);  // is read after the JPEG of its sample
+  PackOptions options;
+  options.jpeg = codec::JpegTranscode::kOptimize;
+  options.skip_unreadable = true;
+  auto report = Pack(&fs, {"/f"}, "/packed", options, Context());
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(report->skipped.size(), 1u);
+  EXPECT_EQ(report->jpeg.num_rewritten(), 2u);
+  EXPECT_EQ(report->seek.num_images(), 2u);
 }
 
 TEST(VerifyPixels, ComparesWhatHasSeekPoints) {

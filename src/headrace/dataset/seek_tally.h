@@ -11,6 +11,9 @@
 
 namespace headrace::dataset {
 
+// A larger file gets no seek points: who makes them holds all of it in memory.
+inline constexpr uint64_t kMaxSeekableBytes = uint64_t{512} << 20;
+
 // Counts images of which an index has a record: JPEGs, when it was made with seek points.
 struct SeekTally {
   codec::DecodeCounts images{};  // by codec::SeekRefusal
