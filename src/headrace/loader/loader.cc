@@ -125,6 +125,7 @@ class LoaderImpl final : public Loader {
   const uint64_t fork_generation_;
   StageRecorder consumer_recorder_;
   std::unique_ptr<RowLoader> consumer_loader_;  // for the consumer's bad rows
+  SharedDecodeCounts consumer_decodes_;
 
   std::atomic<bool> stopping_{false};
   Context worker_context_{Context::Clock::time_point::max(), &stopping_};
@@ -516,6 +517,7 @@ Status LoaderImpl::LoadSubstitute(Batch* batch, uint64_t r, Status reason, const
   std::vector<BadSample> bad;
   Status status =
       consumer_loader_->LoadSubstitute(batch, r, options_.order.seed, std::move(reason), &bad, ctx);
+  consumer_decodes_.Store(consumer_loader_->decode_counts());
   Status booked = BookBad(bad);
   return status.ok() ? booked : status;
 }
@@ -540,10 +542,8 @@ Status LoaderImpl::BookSkipped(const Batch& batch, uint64_t r, Status reason) {
   HR_RETURN_IF_ERROR(CheckUsable());
   MutexLock consumer(&consumer_mu_);
   const BatchRow& row = batch.rows[r];
-  std::vector<BadSample> bad;
-  bad.push_back(
-      {batch.epoch, row.position, row.sample_id, std::nullopt, PlaceFault(row, std::move(reason))});
-  return BookBad(bad);
+  return BookBad({{batch.epoch, row.position, row.sample_id, std::nullopt,
+                   PlaceFault(row, std::move(reason))}});
 }
 
 LoaderStats LoaderImpl::stats() const {
@@ -554,6 +554,7 @@ LoaderStats LoaderImpl::stats() const {
     worker->decodes.AddTo(&stats.decodes);
   }
   consumer_recorder_.AddTo(&stats.stages);
+  consumer_decodes_.AddTo(&stats.decodes);
   stats.memory_bytes = InFlightBytes();
   stats.peak_memory_bytes = std::max(peak_bytes_, stats.memory_bytes);
   for (const auto& slot : in_flight_) stats.ready_batches += slot->rows_left == 0;
