@@ -151,7 +151,6 @@ void CheckHeader(State* s, uint64_t max_pixels) {
                   static_cast<unsigned long long>(max_pixels));
     Fail(s, Code::kResourceExhausted, s->message.data());
   }
-  if (c.arith_code) Fail(s, Code::kUnimplemented, "arithmetic coding is not supported");
   if (c.num_components != 1 && c.num_components != 3 && c.num_components != 4)
     Fail(s, Code::kUnimplemented, "only 1, 3 or 4 components are supported");
   if (!HasEndMarker(*s)) {
@@ -199,8 +198,15 @@ void CropColumns(jpeg_decompress_struct* c, const Rect& region, JDIMENSION* firs
 }
 
 // False when libjpeg would smooth block borders of an incomplete progressive file: that looks at
-// blocks outside of a crop.
+// blocks outside of a crop. And when a component is reduced less than others but still upsampled:
+// libjpeg-turbo takes too few of its columns for a crop.
 bool CropIsExact(const jpeg_decompress_struct& c) {
+  for (int i = 0; i < c.num_components; ++i) {
+    const jpeg_component_info& info = c.comp_info[i];
+    if (info.DCT_scaled_size > c.min_DCT_scaled_size &&
+        info.h_samp_factor * info.DCT_scaled_size < c.max_h_samp_factor * c.min_DCT_scaled_size)
+      return false;
+  }
   if (!c.progressive_mode || !c.coef_bits) return true;
   for (int i = 0; i < c.num_components; ++i)
     for (int k = 0; k < DCTSIZE2; ++k)
@@ -369,8 +375,8 @@ bool SameComponent(const jpeg_decompress_struct& c, const jpeg_component_info& i
 SeekRefusal Compare(const State& s, const JpegFrame& frame) {
   const jpeg_decompress_struct& c = s.cinfo;
   if (c.progressive_mode) return SeekRefusal::kProgressive;
-  if (c.jpeg_color_space != JCS_GRAYSCALE && c.jpeg_color_space != JCS_YCbCr)
-    return SeekRefusal::kColorSpace;
+  J_COLOR_SPACE expected = frame.num_components == 1 ? JCS_GRAYSCALE : JCS_YCbCr;
+  if (c.jpeg_color_space != (frame.rgb ? JCS_RGB : expected)) return SeekRefusal::kColorSpace;
   bool same = c.image_width == frame.width && c.image_height == frame.height &&
               c.num_components == static_cast<int>(frame.num_components) &&
               c.comps_in_scan == c.num_components && c.restart_interval == frame.restart_interval &&
@@ -437,7 +443,7 @@ Result<PixelView> JpegDecoder::DecodeOpened(const Rect& region, uint32_t reducti
 }
 
 bool JpegDecoder::HasYccPlanes() const {
-  if (path_ == SeekRefusal::kNone) return seek_.frame().num_components == 3;
+  if (path_ == SeekRefusal::kNone) return seek_.frame().num_components == 3 && !seek_.frame().rgb;
   const jpeg_decompress_struct& c = state_->cinfo;
   if (c.jpeg_color_space != JCS_YCbCr || c.num_components != 3) return false;
   return std::all_of(c.comp_info, c.comp_info + 3, [&](const jpeg_component_info& info) {

@@ -22,7 +22,7 @@ class JpegDecoder {
   // Reads the header. Allocates no more than some tables, whatever the header claims.
   //   kDataLoss           damaged or truncated, with the byte where it was seen
   //   kResourceExhausted  more than max_pixels
-  //   kUnimplemented      12-bit, lossless, arithmetic coding, or an odd number of components
+  //   kUnimplemented      12-bit, lossless, or an odd number of components
   Result<ImageInfo> ReadInfo(Bytes file, uint64_t max_pixels);
 
   // Reads the header like ReadInfo and leaves a decoder ready for DecodeOpened. `file` and `hints`

@@ -69,6 +69,7 @@ Case DrawCase() {
   if (c.channels == 4 && c.options.h * c.options.v > 4) c.options.h = 2;  // a scan holds 10 blocks
   c.options.progressive = *rc::gen::inRange(0, 4) == 0;
   c.options.multi_scan = *rc::gen::inRange(0, 8) == 0;
+  c.options.arithmetic = *rc::gen::inRange(0, 8) == 0;
   c.options.max_scans = *rc::gen::element(0, 0, 1, 3);
   c.options.restart_mcus = *rc::gen::element(0, 0, 1, 5);
   c.options.optimize = *rc::gen::arbitrary<bool>();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 namespace headrace::codec {
 namespace {
@@ -19,9 +20,12 @@ enum Marker : uint8_t {
   kSos = 0xda,
   kDqt = 0xdb,
   kDri = 0xdd,
+  kApp0 = 0xe0,
   kApp14 = 0xee,
   kTem = 0x01,
 };
+
+constexpr std::array<uint8_t, 5> kJfif = {'J', 'F', 'I', 'F', 0};
 
 // The body of one marker segment. Reads past its end give 0 and make it not ok.
 class Segment {
@@ -89,6 +93,9 @@ class FrameReader {
         return ReadQuantization(segment);
       case kDri:
         frame_->restart_interval = segment->Word();
+        return SeekRefusal::kNone;
+      case kApp0:
+        jfif_ |= segment->left() >= 14 && std::equal(kJfif.begin(), kJfif.end(), segment->Take(5));
         return SeekRefusal::kNone;
       case kApp14:
         ReadAdobe(segment);
@@ -177,28 +184,32 @@ class FrameReader {
     return s->left() == 0 ? SeekRefusal::kNone : SeekRefusal::kDamaged;
   }
 
+  // As libjpeg guesses it.
+  bool IsRgb() const {
+    const auto& c = frame_->components;
+    if (frame_->num_components != 3 || jfif_) return false;
+    if (adobe_transform_) return *adobe_transform_ == 0;
+    return c[0].id == 'R' && c[1].id == 'G' && c[2].id == 'B';
+  }
+
   SeekRefusal Finish() {
     JpegFrame& f = *frame_;
-    if (f.num_components == 1) {
-      f.components[0].h = f.components[0].v = 1;
-    } else {
-      const JpegComponent *y = f.components.data(), *cb = y + 1, *cr = y + 2;
-      bool rgb_ids = y->id == 'R' && cb->id == 'G' && cr->id == 'B';
-      if (adobe_transform_ ? *adobe_transform_ == 0 : rgb_ids) return SeekRefusal::kColorSpace;
-      bool known = (y->h == 1 && y->v == 1) || (y->h == 2 && (y->v == 1 || y->v == 2));
-      if (!known || cb->h != 1 || cb->v != 1 || cr->h != 1 || cr->v != 1)
-        return SeekRefusal::kSampling;
+    if (f.num_components == 1) f.components[0].h = f.components[0].v = 1;
+    f.rgb = IsRgb();
+    for (const JpegComponent& component : std::span(f.components).first(f.num_components)) {
+      if (component.h - 1 > 3 || component.v - 1 > 3) return SeekRefusal::kDamaged;
+      f.max_h = std::max(f.max_h, component.h);
+      f.max_v = std::max(f.max_v, component.v);
     }
-    f.max_h = f.components[0].h;
-    f.max_v = f.components[0].v;
     f.mcus_x = (f.width + 8 * f.max_h - 1) / (8 * f.max_h);
     f.mcus_y = (f.height + 8 * f.max_v - 1) / (8 * f.max_v);
     for (uint32_t c = 0; c < f.num_components; ++c) {
-      JpegComponent& component = f.components[c];
-      uint32_t width = (f.width * component.h + f.max_h - 1) / f.max_h;
-      if (component.h < f.max_h && width <= 2) return SeekRefusal::kTinyChroma;
-      for (uint32_t b = 0; b < component.h * component.v; ++b)
+      const JpegComponent& component = f.components[c];
+      if (f.max_h % component.h || f.max_v % component.v) return SeekRefusal::kSampling;
+      for (uint32_t b = 0; b < component.h * component.v; ++b) {
+        if (f.blocks_per_mcu == f.block_component.size()) return SeekRefusal::kDamaged;
         f.block_component[f.blocks_per_mcu++] = static_cast<uint8_t>(c);
+      }
     }
     return SeekRefusal::kNone;
   }
@@ -209,6 +220,7 @@ class FrameReader {
   std::array<std::array<HuffmanSpec, 4>, 2> huffman_{};  // DC, AC
   std::array<uint8_t, 3> quantization_of_{};
   std::optional<uint8_t> adobe_transform_;
+  bool jfif_ = false;
 };
 
 }  // namespace

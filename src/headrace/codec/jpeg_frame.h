@@ -20,7 +20,8 @@ struct HuffmanSpec {
 
 struct JpegComponent {
   uint8_t id = 0;
-  uint32_t h = 1, v = 1;  // sampling factors; 1 x 1 for a file of one component
+  // Sampling factors, which divide the largest ones; 1 x 1 for a file of one component.
+  uint32_t h = 1, v = 1;
   alignas(16) std::array<int16_t, 64> quantization{};  // natural order
   HuffmanSpec dc, ac;
 };
@@ -29,13 +30,14 @@ struct JpegComponent {
 struct JpegFrame {
   uint32_t width = 0, height = 0;
   uint32_t num_components = 0;
+  bool rgb = false;  // the components are R, G and B
   std::array<JpegComponent, 3> components;
   uint32_t max_h = 1, max_v = 1;
   uint32_t mcus_x = 0, mcus_y = 0;
   uint32_t blocks_per_mcu = 0;
-  std::array<uint8_t, 6> block_component{};  // of each block of an MCU
-  uint32_t restart_interval = 0;             // MCUs; 0 = none
-  size_t scan_offset = 0;                    // of the first byte of entropy-coded data
+  std::array<uint8_t, 10> block_component{};  // of each block of an MCU
+  uint32_t restart_interval = 0;              // MCUs; 0 = none
+  size_t scan_offset = 0;                     // of the first byte of entropy-coded data
 };
 
 // Reads the header up to the first scan. Anything but kNone says why the file cannot be decoded

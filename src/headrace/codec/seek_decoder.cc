@@ -61,17 +61,16 @@ SeekRefusal SeekDecoder::Open(Bytes file, const DecodeHints& hints) {
 
 uint64_t SeekDecoder::memory_bytes() const {
   return tables_.memory_bytes() + samples_.capacity() + coefficients_.capacity() +
-         unstuffed_.capacity() + row_tables_.capacity() + codes_.capacity() * sizeof(RowCode) +
-         jobs_.capacity() * sizeof(EntropyJob);
+         unstuffed_.capacity() + rows_.capacity() + row_tables_.capacity() +
+         codes_.capacity() * sizeof(RowCode) + jobs_.capacity() * sizeof(EntropyJob);
 }
 
 SeekRefusal SeekDecoder::Decode(const Rect& region, uint32_t reduction, bool luma,
                                 AlignedBuffer* pixels, PixelView* view) {
   uint32_t num_planes = luma ? 1 : frame_.num_components;
   SetGrid(reduction);
-  bool upsampled = num_planes > 1 && grid_.halved_x;
-  if (upsampled && reduction == 8) return SeekRefusal::kSampling;
-  if (upsampled && grid_.width[1] <= 2) return SeekRefusal::kTinyChroma;
+  if (luma && frame_.rgb) return SeekRefusal::kColorSpace;
+  if (luma && grid_.upsampling[0] != Upsampling::kNone) return SeekRefusal::kSampling;
   Plan(region, /*with_context=*/num_planes > 1);
   SeekRefusal refusal = DecodePlanes(num_planes);
   if (refusal != SeekRefusal::kNone) return refusal;
@@ -115,20 +114,34 @@ void SeekDecoder::SetGrid(uint32_t reduction) {
     grid_.height[c] = samples(frame_.height, component.v, frame_.max_v);
     planes_[c].step_x = frame_.max_h * 8 / (component.h * side);
     planes_[c].step_y = frame_.max_v * 8 / (component.v * side);
-    if (c > 0) {
-      grid_.halved_x |= component.h * side < grid_.mcu_width;
-      grid_.halved_y |= component.v * side < grid_.mcu_height;
-    }
+    grid_.up_x[c] = grid_.mcu_width / (component.h * side);
+    grid_.up_y[c] = grid_.mcu_height / (component.v * side);
+    grid_.upsampling[c] = UpsamplingOf(c, reduction);
   }
+}
+
+SeekDecoder::Upsampling SeekDecoder::UpsamplingOf(uint32_t component, uint32_t reduction) const {
+  uint32_t x = grid_.up_x[component], y = grid_.up_y[component];
+  bool smooth = reduction < 8, wide = grid_.width[component] > 2;
+  if (x == 1 && y == 1) return Upsampling::kNone;
+  if (smooth && x == 1 && y == 2) return Upsampling::kHalfHeight;
+  if (smooth && wide && x == 2 && y == 1) return Upsampling::kHalfWidth;
+  if (smooth && wide && x == 2 && y == 2) return Upsampling::kHalf;
+  return Upsampling::kReplicate;
+}
+
+bool SeekDecoder::Grid::Smooths(Upsampling way) const {
+  return std::find(upsampling.begin(), upsampling.end(), way) != upsampling.end();
 }
 
 void SeekDecoder::Plan(const Rect& region, bool with_context) {
   end_mcu_ = frame_.mcus_x;
   end_row_ = frame_.mcus_y;
-  McuRange(region.x, region.width, grid_.mcu_width, with_context && grid_.halved_x, &wanted_mcu_,
-           &end_mcu_);
-  McuRange(region.y, region.height, grid_.mcu_height, with_context && grid_.halved_y, &first_row_,
-           &end_row_);
+  bool both = grid_.Smooths(Upsampling::kHalf);
+  bool columns = with_context && (both || grid_.Smooths(Upsampling::kHalfWidth));
+  bool rows = with_context && (both || grid_.Smooths(Upsampling::kHalfHeight));
+  McuRange(region.x, region.width, grid_.mcu_width, columns, &wanted_mcu_, &end_mcu_);
+  McuRange(region.y, region.height, grid_.mcu_height, rows, &first_row_, &end_row_);
   first_mcu_ = wanted_mcu_ / record_.spacing() * record_.spacing();
 }
 
@@ -327,32 +340,87 @@ void SeekDecoder::MirrorBorders(uint32_t component) const {
   }
 }
 
-bool SeekDecoder::ConvertRows(const Rect& region, AlignedBuffer* pixels, PixelView* view) const {
-  bool halved = grid_.halved_x, halved_rows = grid_.halved_y;
+bool SeekDecoder::IsUsual() const {
+  const auto& ways = grid_.upsampling;
+  return !frame_.rgb && ways[0] == Upsampling::kNone && ways[1] == ways[2] &&
+         ways[1] != Upsampling::kHalfHeight && ways[1] != Upsampling::kReplicate;
+}
+
+uint32_t SeekDecoder::FarRow(uint32_t component, uint32_t y) const {
+  uint32_t near = y / 2;
+  return y % 2 ? std::min(near + 1, grid_.height[component] - 1) : near - (near > 0);
+}
+
+void SeekDecoder::ConvertUsualRow(uint32_t first, uint32_t y, uint32_t count, uint8_t* rgb) const {
+  bool halved = grid_.up_x[1] == 2, halved_rows = grid_.up_y[1] == 2;
+  uint32_t chroma_x = halved ? first / 2 : first, near = halved_rows ? y / 2 : y;
+  ColorTask task{};
+  task.y = planes_[0].At(first, y);
+  task.cb = planes_[1].At(chroma_x, near);
+  task.cr = planes_[2].At(chroma_x, near);
+  if (halved_rows) {
+    task.cb_far = planes_[1].At(chroma_x, FarRow(1, y));
+    task.cr_far = planes_[2].At(chroma_x, FarRow(2, y));
+  }
+  task.halved = halved;
+  task.pixels = count;
+  task.rgb = rgb;
+  ConvertColorRow(task);
+}
+
+void SeekDecoder::UpsampleRow(uint32_t component, uint32_t first, uint32_t y, uint32_t count,
+                              uint8_t* out) const {
+  const SamplePlane& plane = planes_[component];
+  Upsampling way = grid_.upsampling[component];
+  uint32_t up_x = grid_.up_x[component], last = grid_.width[component] - 1;
+  uint32_t row = y / grid_.up_y[component];
+  bool both = way == Upsampling::kHalf, down = both || way == Upsampling::kHalfHeight;
+  auto near = [&](uint32_t x) -> uint32_t { return *plane.At(x, row); };
+  uint32_t far_row = down ? FarRow(component, y) : row;
+  auto far = [&](uint32_t x) -> uint32_t { return *plane.At(x, far_row); };
+  for (uint32_t x = first; x < first + count; ++x) {
+    uint32_t i = x / up_x, beside = x % 2 ? std::min(i + 1, last) : i - (i > 0);
+    uint32_t value = near(i);
+    if (both) {
+      uint32_t here = 3 * near(i) + far(i), there = 3 * near(beside) + far(beside);
+      value = (3 * here + there + (x % 2 ? 7 : 8)) >> 4;
+    } else if (down) {
+      value = (3 * near(i) + far(i) + (y % 2 ? 2 : 1)) >> 2;
+    } else if (way == Upsampling::kHalfWidth) {
+      value = (3 * near(i) + near(beside) + (x % 2 ? 2 : 1)) >> 2;
+    }
+    *out++ = static_cast<uint8_t>(value);
+  }
+}
+
+void SeekDecoder::ConvertAnyRow(uint32_t first, uint32_t y, uint32_t count, uint8_t* rgb) {
+  size_t stride = RoundUp(count + kRowPadding, 64);
+  std::array<uint8_t*, 3> rows{};
+  for (uint32_t c = 0; c < 3; ++c) {
+    rows[c] = Data(rows_) + c * stride;
+    UpsampleRow(c, first, y, count, rows[c]);
+  }
+  if (!frame_.rgb)
+    return ConvertColorRow({rows[0], rows[1], rows[2], nullptr, nullptr, false, count, rgb});
+  for (uint32_t x = 0; x < count; ++x)
+    for (uint32_t c = 0; c < 3; ++c) rgb[3 * x + c] = rows[c][x];
+}
+
+bool SeekDecoder::ConvertRows(const Rect& region, AlignedBuffer* pixels, PixelView* view) {
+  bool usual = IsUsual(), halved = usual && grid_.up_x[1] == 2;
   uint32_t first = halved ? region.x & ~1u : region.x;
   uint32_t count = region.x + region.width - first;
   size_t stride = RoundUp(size_t{count} * 3 + 3 * kRowPadding, 64);
   if (!pixels->Reserve(kRowOffset + stride * region.height)) return false;
+  if (!usual && !rows_.Reserve(3 * RoundUp(count + kRowPadding, 64))) return false;
   uint8_t* rgb = Data(*pixels) + kRowOffset;
   if (halved)
     for (uint32_t c = 1; c < 3; ++c) MirrorBorders(c);
-  uint32_t chroma_x = halved ? first / 2 : first;
-  uint32_t last_row = grid_.height[1] - 1;
-  for (uint32_t y = region.y; y < region.y + region.height; ++y) {
-    ColorTask task{};
-    uint32_t near = halved_rows ? y / 2 : y;
-    task.y = planes_[0].At(first, y);
-    task.cb = planes_[1].At(chroma_x, near);
-    task.cr = planes_[2].At(chroma_x, near);
-    if (halved_rows) {
-      uint32_t far = y % 2 ? std::min(near + 1, last_row) : near - (near > 0);
-      task.cb_far = planes_[1].At(chroma_x, far);
-      task.cr_far = planes_[2].At(chroma_x, far);
-    }
-    task.halved = halved;
-    task.pixels = count;
-    task.rgb = rgb + (y - region.y) * stride;
-    ConvertColorRow(task);
+  for (uint32_t y = 0; y < region.height; ++y) {
+    if (usual)
+      ConvertUsualRow(first, region.y + y, count, rgb + y * stride);
+    else
+      ConvertAnyRow(first, region.y + y, count, rgb + y * stride);
   }
   *view = {rgb + (region.x - first) * 3, stride, region.width, region.height, 3};
   return true;

@@ -31,7 +31,7 @@ class SeekDecoder {
   // asked for, else 3.
   //   kRecordForeign  the record lies
   //   kNoRecord       memory is short
-  //   kSampling, kTinyChroma  libjpeg upsamples so reduced an image in another way
+  //   kColorSpace, kSampling  luma of an image whose first component is not that, or is subsampled
   SeekRefusal Decode(const Rect& region, uint32_t reduction, bool luma, AlignedBuffer* pixels,
                      PixelView* view);
   // Decodes the samples that have a part in `region` (of the stored image) into planes, which live
@@ -50,14 +50,19 @@ class SeekDecoder {
     size_t last_job = 0;
   };
 
+  // What libjpeg does to give a component the size of the image.
+  enum class Upsampling : uint8_t { kNone, kHalfWidth, kHalfHeight, kHalf, kReplicate };
   // How the components come out of the transform at a reduction.
   struct Grid {
     uint32_t mcu_width = 0, mcu_height = 0;     // reduced pixels
     std::array<uint32_t, 3> side{};             // samples of a block
-    bool halved_x = false, halved_y = false;    // chroma against luma
     std::array<uint32_t, 3> width{}, height{};  // samples of the components in the image
+    std::array<uint32_t, 3> up_x{}, up_y{};     // pixels of a sample
+    std::array<Upsampling, 3> upsampling{};
+    bool Smooths(Upsampling way) const;
   };
   void SetGrid(uint32_t reduction);
+  Upsampling UpsamplingOf(uint32_t component, uint32_t reduction) const;
   void Plan(const Rect& region, bool with_context);
   bool ReservePlanes(uint32_t num_planes);
   // Decodes the planes of the MCUs planned; what was decoded before a failure is wiped.
@@ -70,7 +75,16 @@ class SeekDecoder {
   void AddPredictors(uint32_t row, const RowCode& code, int16_t* blocks) const;
   void TransformRow(uint32_t row, int16_t* blocks, uint32_t num_planes) const;
   void MirrorBorders(uint32_t component) const;
-  bool ConvertRows(const Rect& region, AlignedBuffer* pixels, PixelView* view) const;
+  bool ConvertRows(const Rect& region, AlignedBuffer* pixels, PixelView* view);
+  // The usual forms: luma whole, chroma of both kinds alike.
+  bool IsUsual() const;
+  void ConvertUsualRow(uint32_t first, uint32_t y, uint32_t count, uint8_t* rgb) const;
+  void ConvertAnyRow(uint32_t first, uint32_t y, uint32_t count, uint8_t* rgb);
+  // Row `y` of a component at the size of the image, from pixel `first` on.
+  void UpsampleRow(uint32_t component, uint32_t first, uint32_t y, uint32_t count,
+                   uint8_t* out) const;
+  // The row next nearest to pixel row `y`, inside the component.
+  uint32_t FarRow(uint32_t component, uint32_t y) const;
 
   size_t BlocksPerRow() const { return size_t{end_mcu_ - first_mcu_} * frame_.blocks_per_mcu; }
   int16_t* RowBlocks(size_t i) { return coefficients() + i * (BlocksPerRow() + 1) * 64; }
@@ -81,7 +95,7 @@ class SeekDecoder {
   SeekRecord record_;
   const uint8_t* scan_ = nullptr;
   size_t scan_bytes_ = 0;
-  std::array<const HuffmanTable*, 12> block_tables_{};  // DC and AC of each block of an MCU
+  std::array<const HuffmanTable*, 20> block_tables_{};  // DC and AC of each block of an MCU
 
   Grid grid_;
   // The MCUs that a region needs, and where decoding starts.
@@ -92,6 +106,7 @@ class SeekDecoder {
   AlignedBuffer coefficients_;  // all zero between uses
   size_t zeroed_bytes_ = 0;     // of coefficients_
   AlignedBuffer unstuffed_;
+  AlignedBuffer rows_;        // of components at the size of the image
   AlignedBuffer row_tables_;  // HuffmanTable*[2 * blocks of a row]
   std::vector<RowCode> codes_;
   std::vector<EntropyJob> jobs_;

@@ -22,15 +22,14 @@ enum class SeekRefusal : uint8_t {
   kDamaged = 3,         // the header or the scan is not whole and sound
   kProgressive = 4,     // made seekable by a lossless transcode (pack --jpeg=sequential)
   kCoding = 5,          // arithmetic, lossless, hierarchical, not 8-bit, or very coarsely quantized
-  kColorSpace = 6,      // not grey or YCbCr: CMYK, YCCK, RGB
-  kSampling = 7,        // not 4:4:4, 4:2:2 or 4:2:0
+  kColorSpace = 6,      // CMYK, YCCK
+  kSampling = 7,        // factors that do not divide the largest one
   kNonInterleaved = 8,  // more than one scan
-  kTinyChroma = 9,      // a subsampled plane of 2 samples or fewer, which libjpeg does not smooth
-  kTooLarge = 10,       // a scan of more than 512 MiB
-  kRecordUnknown = 11,  // a record of a newer version
-  kRecordForeign = 12,  // a record that was made for other bytes, or lies
+  kTooLarge = 9,        // a scan of more than 512 MiB
+  kRecordUnknown = 10,  // a record of a newer version
+  kRecordForeign = 11,  // a record that was made for other bytes, or lies
 };
-inline constexpr size_t kNumSeekRefusals = 13;
+inline constexpr size_t kNumSeekRefusals = 12;
 // "progressive", "no_record"...: names in statistics.
 std::string_view SeekRefusalName(SeekRefusal refusal);
 
@@ -41,7 +40,8 @@ class SeekPointBuilder {
   ~SeekPointBuilder();
   SeekPointBuilder(SeekPointBuilder&&) noexcept;
 
-  // Makes the record of `file` with a seek point every `spacing` MCUs (4 or 8) into `record`. Reads
+  // Makes the record of `file` with a seek point every `spacing` MCUs (4 or 8; up to 32 where the
+  // record would be more than 16 / `spacing` % of the file) into `record`. Reads
   // the whole scan. `crc32c` is that of `file`; the record is only used for bytes that have it.
   // A JPEG that cannot be decoded from seek points gets a record of two bytes that says why; other
   // files and empty ones get an empty record. Returns that reason, kNone for a record with points.

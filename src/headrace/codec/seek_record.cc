@@ -21,9 +21,9 @@ uint32_t RecordCrc(Bytes record) {
   return Crc32c(record.subspan(kAtRows), Crc32c(record.first(kAtRecordCrc)));
 }
 
+// Blocks of an MCU on each axis less one, and whether there are three components.
 uint32_t SamplingCode(const JpegFrame& frame) {
-  if (frame.num_components == 1) return 0;
-  return frame.max_v == 2 ? 3 : frame.max_h == 2 ? 2 : 1;
+  return (frame.max_h - 1) | (frame.max_v - 1) << 2 | (frame.num_components == 3 ? 16u : 0u);
 }
 
 // Appends a field of at most 32 bits. `out` has 8 bytes more than the fields take.
@@ -43,17 +43,17 @@ SeekRefusal SeekRecord::Open(Bytes record) {
   if (uint8_t refusal = byte(kAtRefusal))
     return refusal < kNumSeekRefusals ? static_cast<SeekRefusal>(refusal)
                                       : SeekRefusal::kRecordUnknown;
-  if (record.size() < kAtRows || byte(kAtSpacing) > 7 || byte(kAtSampling) > 3)
+  if (record.size() < kAtRows || byte(kAtSpacing) > 7 || byte(kAtSampling) > 31)
     return SeekRefusal::kRecordForeign;
   bytes_ = record;
   spacing_ = 1u << byte(kAtSpacing);
   sampling_ = byte(kAtSampling);
-  num_components_ = sampling_ == 0 ? 1 : 3;
+  num_components_ = sampling_ & 16 ? 3 : 1;
   width_ = LoadLittle<uint16_t>(&record[kAtWidth]);
   height_ = LoadLittle<uint16_t>(&record[kAtHeight]);
   crc32c_ = LoadLittle<uint32_t>(&record[kAtCrc]);
   scan_offset_ = LoadLittle<uint32_t>(&record[kAtScan]);
-  uint32_t mcu_width = sampling_ >= 2 ? 16 : 8, mcu_height = sampling_ == 3 ? 16 : 8;
+  uint32_t mcu_width = 8 * ((sampling_ & 3) + 1), mcu_height = 8 * ((sampling_ >> 2 & 3) + 1);
   rows_ = (height_ + mcu_height - 1) / mcu_height;
   points_per_row_ = ((width_ + mcu_width - 1) / mcu_width + spacing_ - 1) / spacing_;
   if (rows_ == 0 || points_per_row_ == 0) return SeekRefusal::kRecordForeign;

@@ -15,8 +15,7 @@ import struct
 
 HERE = pathlib.Path(__file__).parent
 SEEDS = HERE.parents[2] / "fuzz" / "corpus" / "codec_seek"
-PROGRESSIVE, CODING, COLOR_SPACE, SAMPLING, NON_INTERLEAVED, TINY_CHROMA = 4, 5, 6, 7, 8, 9
-SAMPLINGS = {(1, 1): 1, (2, 1): 2, (2, 2): 3}
+PROGRESSIVE, CODING, COLOR_SPACE, SAMPLING, NON_INTERLEAVED = 4, 5, 6, 7, 8
 
 
 def crc32c(data: bytes) -> int:
@@ -39,7 +38,6 @@ class Header:
     def __init__(self, file: bytes) -> None:
         self.tables: dict[int, dict[tuple[int, int], int]] = {}
         self.restart = 0
-        self.adobe = self.adobe_rgb = False
         at = 2
         while True:
             marker, length = struct.unpack_from(">HH", file, at)
@@ -58,8 +56,6 @@ class Header:
                 (self.restart,) = struct.unpack(">H", body)
             elif marker == 0xFFC9:
                 raise Refused(CODING)
-            elif marker == 0xFFEE and body.startswith(b"Adobe"):
-                self.adobe, self.adobe_rgb = True, body[11] == 0
             elif marker == 0xFFDA:
                 self.scan_tables = [body[2 + 2 * i] for i in range(body[0])]
                 self.scan = at
@@ -68,7 +64,6 @@ class Header:
 
     def check(self) -> None:
         """Refuse what the format page refuses."""
-        ids = bytes(c[0] for c in self.components)
         factors = [(c[1] >> 4, c[1] & 15) for c in self.components]
         if len(factors) == 1:
             return
@@ -76,12 +71,10 @@ class Header:
             raise Refused(COLOR_SPACE)
         if len(self.scan_tables) != 3:
             raise Refused(NON_INTERLEAVED)
-        if self.adobe_rgb if self.adobe else ids == b"RGB":
-            raise Refused(COLOR_SPACE)
-        if factors[0] not in SAMPLINGS or factors[1:] != [(1, 1), (1, 1)]:
+        if any(
+            max(h for h, _ in factors) % h or max(v for _, v in factors) % v for h, v in factors
+        ):
             raise Refused(SAMPLING)
-        if factors[0][0] == 2 and self.width <= 4:
-            raise Refused(TINY_CHROMA)
 
     def read_tables(self, body: bytes) -> None:
         """Read a DHT segment: (length, code) to symbol."""
@@ -142,8 +135,8 @@ def points_of(header: Header, file: bytes, spacing: int) -> tuple[list[tuple[int
     """Walk the scan: (bit, predictors) of each point, and the number of points in a row."""
     grey = len(header.components) == 1
     factors = [(1, 1)] if grey else [(c[1] >> 4, c[1] & 15) for c in header.components]
-    columns = -(-header.width // (8 * factors[0][0]))
-    rows = -(-header.height // (8 * factors[0][1]))
+    columns = -(-header.width // (8 * max(h for h, _ in factors)))
+    rows = -(-header.height // (8 * max(v for _, v in factors)))
     bits, dc, points = Bits(file, header.scan), [0] * len(factors), []
     for mcu in range(columns * rows):
         if header.restart and mcu and mcu % header.restart == 0:
@@ -173,6 +166,16 @@ def record_of(file: bytes, spacing: int) -> bytes:
         header = Header(file)
     except Refused as refused:
         return bytes([1, refused.args[0]])
+    limit = len(file) // 100 * 16 // spacing
+    while True:
+        record = encode(header, file, spacing)
+        if len(record) <= limit or spacing == 32:
+            return record
+        spacing *= 2
+
+
+def encode(header: Header, file: bytes, spacing: int) -> bytes:
+    """The record with a point every `spacing` MCUs."""
     points, per_row = points_of(header, file, spacing)
     starts = [points[i // per_row * per_row][0] for i in range(len(points))]
     deltas = [point[0] - start for point, start in zip(points, starts, strict=True)]
@@ -180,19 +183,15 @@ def record_of(file: bytes, spacing: int) -> bytes:
     least = [min(p[1][c] for p in points) for c in range(count)]
     widths = [max(p[1][c] - least[c] for p in points).bit_length() for c in range(count)]
     position = max(deltas).bit_length()
-    factors = header.components[0][1]
-    sampling = 0 if count == 1 else SAMPLINGS[factors >> 4, factors & 15]
+    sampling = 0
+    if count == 3:
+        sampling = max(c[1] >> 4 for c in header.components) - 1
+        sampling |= (max(c[1] & 15 for c in header.components) - 1) << 2 | 16
     pad = [0] * (3 - count)
     head = struct.pack(
         "<BBBBHHII",
-        1,
-        0,
-        spacing.bit_length() - 1,
-        sampling,
-        header.width,
-        header.height,
-        crc32c(file),
-        header.scan,
+        *(1, 0, spacing.bit_length() - 1, sampling, header.width, header.height),
+        *(crc32c(file), header.scan),
     )
     head += struct.pack("<4B3hH", position, *widths, *pad, *least, *pad, 0)
     body = b"".join(struct.pack("<I", s) for s in starts[::per_row])

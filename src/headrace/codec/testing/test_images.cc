@@ -27,6 +27,7 @@ void WriteHeader(jpeg_compress_struct* c, const TestPixels& pixels, const JpegOp
   }
   c->restart_interval = static_cast<unsigned>(o.restart_mcus);
   c->optimize_coding = o.optimize ? TRUE : FALSE;
+  c->arith_code = o.arithmetic ? TRUE : FALSE;
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ struct JpegOptions {
   bool progressive = false;
   int restart_mcus = 0;  // restart interval, 0 = none
   bool optimize = false;
+  bool arithmetic = false;  // arithmetic instead of Huffman coding
   bool rgb = false;   // store RGB with Adobe's transform 0
   bool ycck = false;  // 4 channels: YCCK instead of CMYK
   int max_scans = 0;  // > 0: stop a progressive file after so many scans (incomplete precision)
