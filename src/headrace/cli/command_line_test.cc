@@ -122,6 +122,9 @@ TEST(Progress, TextSaysHowFarHowFastAndHowLong) {
   EXPECT_THAT(ProgressText("packing", nearly, 4), HasSubstr("1 s left"));
   ProgressFigures all{4000, 4000, 200 << 20, 200 << 20};
   EXPECT_THAT(ProgressText("packing", all, 4), Not(HasSubstr("left")));
+  ProgressFigures samples{1000, 4000, 100 << 20, 0};
+  EXPECT_EQ(ProgressText("verifying", samples, 2),
+            "verifying  25 %  1,000 of 4,000 samples  50 MiB/s  6 s left");
 }
 
 }  // namespace

@@ -22,14 +22,16 @@ constexpr const char* kClearLine = "\r\x1b[K";
 
 std::string ProgressText(const std::string& verb, const ProgressFigures& figures,
                          double elapsed_seconds) {
-  if (figures.total_bytes == 0) return fmt::format("{}: looking at the source", verb);
+  const bool by_bytes = figures.total_bytes != 0;
+  const uint64_t done = by_bytes ? figures.bytes : figures.done;
+  const uint64_t total = by_bytes ? figures.total_bytes : figures.total;
+  if (total == 0) return fmt::format("{}: looking at the source", verb);
   double rate = elapsed_seconds > 0 ? static_cast<double>(figures.bytes) / elapsed_seconds : 0;
-  std::string text =
-      fmt::format("{} {:3} %  {} of {} samples  {}/s", verb,
-                  figures.bytes * 100 / figures.total_bytes, FormatCount(figures.done),
-                  FormatCount(figures.total), FormatSize(static_cast<uint64_t>(rate)));
-  if (rate > 0 && figures.bytes < figures.total_bytes) {
-    double left = static_cast<double>(figures.total_bytes - figures.bytes) / rate;
+  std::string text = fmt::format("{} {:3} %  {} of {} samples  {}/s", verb, done * 100 / total,
+                                 FormatCount(figures.done), FormatCount(figures.total),
+                                 FormatSize(static_cast<uint64_t>(rate)));
+  if (elapsed_seconds > 0 && done != 0 && done < total) {
+    double left = elapsed_seconds * static_cast<double>(total - done) / static_cast<double>(done);
     auto seconds = std::max<int64_t>(1, std::llround(left));
     text += fmt::format("  {} left", FormatDuration(std::chrono::seconds(seconds)));
   }

@@ -13,7 +13,8 @@
 
 namespace headrace::cli {
 
-// Figures at one moment. A total of 0 is not known yet.
+// Figures at one moment. A total of 0 is not known yet; without a total of bytes, samples tell how
+// far it is.
 struct ProgressFigures {
   uint64_t done = 0, total = 0;  // samples
   uint64_t bytes = 0, total_bytes = 0;

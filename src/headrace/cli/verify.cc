@@ -83,8 +83,7 @@ Result<ExitCode> VerifyCommand::Run(Session* session) {
   options.progress = &progress;
   Result<VerifyReport> verified = [&] {
     ProgressLine line("verifying", session->quiet, [&progress] {
-      return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
-                             progress.total_bytes};
+      return ProgressFigures{progress.samples, progress.total_samples, progress.bytes, 0};
     });
     return dataset::Verify(session->fs, data, options, session->ctx);
   }();

@@ -88,7 +88,7 @@ class DatasetIndexer {
 Status DatasetIndexer::WriteFile(const std::string& path, const std::string& content) {
   Status made = fs_->MakeDirectories(std::string(DirectoryName(path)));
   if (made.ok()) made = fs_->WriteAtomically(path, AsBytes(content));
-  if (made.code() != Code::kPermissionDenied) return made;
+  if (made.code() != Code::kPermissionDenied || !options_.output.empty()) return made;
   return std::move(made).Prefix(
       "the index cannot be written beside the data; give a folder for it with --output");
 }
@@ -159,6 +159,10 @@ Status DatasetIndexer::AddTar(const std::string& path, std::set<std::string>* fi
   HR_RETURN_IF_ERROR(ctx_.Check());
   HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(path));
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildTarIndex(*file, options_.build, ctx_));
+  if (options_.build.progress && !options_.build.reads_data()) {
+    options_.build.progress->samples.fetch_add(built.num_samples);
+    options_.build.progress->bytes.fetch_add(file->size());
+  }
   fields->insert(built.fields.begin(), built.fields.end());
   std::string name = data_folder_ == "." && path.find('/') == std::string::npos
                          ? path

@@ -152,6 +152,9 @@ class DataPass {
   Status ReadParts(Crew* crew);
   Status ReadPart(Part* part, RangeReader* reader, IndexSample* sample);
   Status ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader);
+  void CountBytes(uint64_t bytes) {
+    if (options_.progress) options_.progress->bytes.fetch_add(bytes, std::memory_order_relaxed);
+  }
   // Adds to the new index what is read, up to the first part that is not.
   Status AddParts(Part* just_read);
   Status AddSamples(const Part& part) HR_REQUIRES(mu_);
@@ -224,6 +227,7 @@ Status DataPass::ReadPart(Part* part, RangeReader* reader, IndexSample* sample) 
     if (options_.progress) options_.progress->samples.fetch_add(1, std::memory_order_relaxed);
   }
   if (!tar_) return OkStatus();
+  CountBytes(part->end - at);
   HR_ASSIGN_OR_RETURN(part->crc32c, reader->ChecksumOf(*tar_, at, part->end - at, part->crc32c));
   return OkStatus();
 }
@@ -231,9 +235,11 @@ Status DataPass::ReadPart(Part* part, RangeReader* reader, IndexSample* sample) 
 // Reads one field into the last of the part's facts. `at` is how far a tar was read.
 Status DataPass::ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader) {
   FieldFacts* facts = &part->facts.back();
-  if (options_.progress)
-    options_.progress->bytes.fetch_add(field.length, std::memory_order_relaxed);
-  if (!tar_) return reader->ReadFile(fs_, JoinPath(folder_, field.value), field.length, facts);
+  if (!tar_) {
+    CountBytes(field.length);
+    return reader->ReadFile(fs_, JoinPath(folder_, field.value), field.length, facts);
+  }
+  CountBytes(field.offset + field.length - *at);
   HR_ASSIGN_OR_RETURN(part->crc32c,
                       reader->ChecksumOf(*tar_, *at, field.offset - *at, part->crc32c));
   HR_RETURN_IF_ERROR(reader->Read(*tar_, field.offset, field.length, facts));

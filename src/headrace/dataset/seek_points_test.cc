@@ -232,6 +232,24 @@ TEST(SeekPoints, ProgressCountsEverySampleAndByte) {
   EXPECT_GT(progress.bytes.load(), 0u);
 }
 
+TEST(SeekPoints, ProgressOfTarsEndsAtTheirSize) {
+  MemoryFileSystem fs;
+  std::string tars[] = {MakeTar(MixedSamples()), MakeTar(MakeSamples("x", 3000))};
+  Put(&fs, "/t/0.tar", tars[0]);
+  Put(&fs, "/t/1.tar", tars[1]);
+  for (uint32_t spacing : {0u, 8u}) {
+    IndexOptions options;
+    IndexProgress progress;
+    options.build.seek_spacing = spacing;
+    options.build.progress = &progress;
+    ASSERT_TRUE(IndexDataset(&fs, std::vector<std::string>{"/t"}, options, Context()).ok());
+    EXPECT_EQ(progress.samples.load(), 3005u);
+    EXPECT_EQ(progress.total_samples.load(), 3005u);
+    EXPECT_EQ(progress.bytes.load(), tars[0].size() + tars[1].size());
+    EXPECT_EQ(progress.total_bytes.load(), progress.bytes.load());
+  }
+}
+
 TEST(SeekPoints, AnIndexThatIsBrokenOffLeavesTheOneBefore) {
   MemoryFileSystem fs;
   Put(&fs, "/t/0.tar", MakeTar(MixedSamples()));

@@ -241,14 +241,17 @@ class VerifyRun {
         crew_("hr-verify", options.threads, pieces_.size()) {}
 
   Result<VerifyReport> Run() {
-    SetTotals();
+    if (options_.progress) options_.progress->total_samples = dataset_->num_samples();
     {
       MutexLock lock(&mu_);
       pieces_left_.resize(dataset_->shards().size());
       for (const Piece& piece : pieces_) ++pieces_left_[piece.shard];
       faults_.resize(pieces_.size());
-      for (const ShardInfo& shard : dataset_->shards())
-        report_.shards.push_back({.name = shard.name, .samples = shard.num_samples});
+      for (const ShardInfo& shard : dataset_->shards()) {
+        ShardVerdict& verdict = report_.shards.emplace_back();
+        verdict.name = shard.name;
+        verdict.samples = shard.num_samples;
+      }
     }
     HR_RETURN_IF_ERROR(crew_.Run([this] { return CheckPieces(); }));
     MutexLock lock(&mu_);
@@ -257,14 +260,6 @@ class VerifyRun {
   }
 
  private:
-  void SetTotals() {
-    if (!options_.progress) return;
-    uint64_t bytes = 0;
-    for (const ShardInfo& shard : dataset_->shards()) bytes += shard.size_bytes;
-    options_.progress->total_samples = dataset_->num_samples();
-    options_.progress->total_bytes = bytes;
-  }
-
   Status CheckPieces() {
     PieceVerifier verifier(fs_, dataset_, options_, ctx_);
     while (auto number = crew_.Take()) {

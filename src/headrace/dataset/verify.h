@@ -18,8 +18,8 @@
 namespace headrace::dataset {
 
 struct VerifyProgress {
-  std::atomic<uint64_t> samples{0}, bytes{0};              // done
-  std::atomic<uint64_t> total_samples{0}, total_bytes{0};  // 0 until known
+  std::atomic<uint64_t> samples{0}, bytes{0};  // done
+  std::atomic<uint64_t> total_samples{0};      // 0 until known
 };
 
 struct VerifyOptions {
