@@ -42,9 +42,9 @@ void PackCommand::Declare(Arguments* arguments) {
   arguments->Count("--threads", &threads_, "Shards written at once; 0 for one a processor");
   DeclareSeekPoints(arguments, &seek_points_);
   arguments->Choice("--jpeg", &jpeg_, {"keep", "optimize", "sequential"},
-                    "Rewrite JPEGs with the same pixels and markers: 'sequential' those with "
-                    "several scans (progressive ones), so that they get seek points; 'optimize' "
-                    "all of them, with the smallest Huffman tables (about 4 % less)");
+                    "Rewrite JPEGs without loss: 'sequential' those with several scans "
+                    "(progressive ones), which then get seek points; 'optimize' all, about 4 % "
+                    "smaller");
   arguments->Flag("--overwrite", &options_.overwrite,
                   "Replace the data set at the destination, in one step at the end");
   arguments->Choice("--on-error", &on_error_, {"raise", "skip"},
