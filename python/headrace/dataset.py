@@ -207,11 +207,12 @@ class Dataset(Sequence[Sample]):
         if region is None:
             data: bytes = self._native.read(number, [field])[1][field]
             return data
-        x, y, width, height = (operator.index(n) for n in region)
-        if min(x, y) < 0 or min(width, height) < 1 or max(x, y, width, height) > 0xFFFFFFFF:
+        numbers = tuple(operator.index(n) for n in region)
+        if len(numbers) != 4 or min(numbers) < 0 or 0 in numbers[2:] or max(numbers) > 0xFFFFFFFF:
             raise InvalidArgumentError(
-                f"region: expected (x, y, width, height) inside the image, found {tuple(region)}"
+                f"region: expected (x, y, width, height) inside the image, found {numbers}"
             )
+        x, y, width, height = numbers
         array = self._native.read_region(number, field, (x, y, width, height), channels)
         return Tensor(array, (height, width, channels), "uint8")
 

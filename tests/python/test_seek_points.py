@@ -88,7 +88,10 @@ def test_regions_outlive_each_other(mixed: Path) -> None:
     assert len({region.tobytes() for region in regions}) > 1
 
 
-@pytest.mark.parametrize("region", [(0, 0, 241, 1), (-1, 0, 5, 5), (0, 0, 0, 5), (240, 0, 1, 1)])
+@pytest.mark.parametrize(
+    "region",
+    [(0, 0, 241, 1), (-1, 0, 5, 5), (0, 0, 0, 5), (240, 0, 1, 1), (0, 0, 5), (0, 0, 1 << 32, 1)],
+)
 def test_a_region_outside_is_an_error(mixed: Path, region: tuple[int, int, int, int]) -> None:
     with pytest.raises(headrace.InvalidArgumentError):
         headrace.open(str(mixed)).read("0", "img", region=region)
