@@ -1,11 +1,14 @@
 // Counts what the transforms allocate per sample, libraries included, by standing in for malloc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "headrace/base/crc32c.h"
 #include "headrace/codec/testing/test_images.h"
 #include "headrace/codec/transform.h"
 
@@ -63,6 +66,10 @@ class Allocation : public testing::Test {
 
   // Allocations of 100 samples once everything has been used.
   static uint64_t Steady(const std::string& json, const std::vector<std::string>& fields) {
+    return Steady(json, fields, std::vector<std::string>(fields.size()));
+  }
+  static uint64_t Steady(const std::string& json, const std::vector<std::string>& fields,
+                         const std::vector<std::string>& records) {
     auto transform = CreateTransform(json);
     EXPECT_TRUE(transform.ok()) << transform.status().ToString();
     StageRecorder recorder;
@@ -73,11 +80,16 @@ class Allocation : public testing::Test {
       if (i == 200) before = allocations;
       // The same hundred samples three times: the first round grows the buffers.
       DrawKey key{1, 0, i % 100};
-      Status status =
-          (*transform)->Apply(AsBytes(fields[i % fields.size()]), {}, key, &scratch, out);
+      Status status = (*transform)
+                          ->Apply(AsBytes(fields[i % fields.size()]),
+                                  {AsBytes(records[i % fields.size()]), {}}, key, &scratch, out);
       EXPECT_TRUE(status.ok()) << status.ToString();
     }
-    return allocations - before;
+    uint64_t after = allocations;
+    uint64_t with_record = static_cast<uint64_t>(std::count_if(
+        records.begin(), records.end(), [](const std::string& r) { return !r.empty(); }));
+    EXPECT_EQ(scratch.decode_counts()[0], with_record * 300 / fields.size());
+    return after - before;
   }
 };
 
@@ -101,6 +113,27 @@ TEST_F(Allocation, NonePerSequentialJpeg) {
       files.push_back(EncodeJpeg(MakePixels(300, 200, channels, 1), options));
     }
   EXPECT_EQ(Steady(kTrain, files), 0u);
+}
+
+TEST_F(Allocation, NonePerImageWithSeekPoints) {
+  SeekPointBuilder builder;
+  std::vector<std::string> files, records;
+  for (auto [h, v, restart] : {std::tuple(1, 1, 0), std::tuple(2, 1, 0), std::tuple(2, 2, 7),
+                               std::tuple(4, 1, 0), std::tuple(1, 2, 3)}) {
+    JpegOptions options;
+    options.h = h;
+    options.v = v;
+    options.restart_mcus = restart;
+    files.push_back(EncodeJpeg(MakePixels(300, 200, 3, 1), options));
+    Bytes file = AsBytes(files.back());
+    ASSERT_EQ(builder.Build(file, Crc32c(file), 8, &records.emplace_back()), SeekRefusal::kNone);
+  }
+  for (const char* settings : {"", R"("quality": "fast", )", R"("dct_scaling": true, )",
+                               R"("quality": "fast", "dct_scaling": true, )"}) {
+    std::string json = kTrain;
+    json.insert(1, settings);
+    EXPECT_EQ(Steady(json, files, records), 0u) << settings;
+  }
 }
 
 TEST_F(Allocation, NonePerAugmentedImage) {

@@ -17,7 +17,7 @@ uint32_t TopBits(uint64_t window, uint32_t count) {
   return count ? static_cast<uint32_t>(window >> (64 - count)) : 0;
 }
 
-constexpr uint32_t kMaxDcSize = 11, kMaxAcSize = 15;
+constexpr uint32_t kMaxDcSize = 11;
 
 }  // namespace
 
@@ -38,13 +38,13 @@ HuffmanTable::Symbol HuffmanTable::Look(uint32_t window) const {
   return SymbolOf(found >> 8, static_cast<uint8_t>(found));
 }
 
-bool HuffmanTable::Build(const HuffmanSpec& spec, bool dc) {
-  if (Compute(spec, dc)) return true;
+bool HuffmanTable::Build(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
+  if (Compute(spec, dc, use)) return true;
   num_symbols_ = UINT32_MAX;  // equals no table
   return false;
 }
 
-bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc) {
+bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
   dc_ = dc;
   num_symbols_ = spec.num_symbols;
   std::copy_n(spec.counts, 16, counts_.begin());
@@ -60,7 +60,7 @@ bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc) {
     max_code_[length] = count > 0 ? code + count - 1 : -1;
     for (int32_t i = 0; i < count; ++i, ++code, ++place) {
       uint8_t symbol = symbols_[static_cast<size_t>(place)];
-      if ((symbol & 15) > kMaxAcSize || (dc && symbol > kMaxDcSize)) return false;
+      if (dc && symbol > kMaxDcSize) return false;
       if (length > kLookupBits) continue;
       std::fill_n(short_codes_.begin() + (code << (kLookupBits - length)),
                   size_t{1} << (kLookupBits - length), static_cast<uint16_t>(length << 8 | symbol));
@@ -68,8 +68,8 @@ bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc) {
     code <<= 1;
   }
   for (uint32_t window = 0; window < kLookupSize; ++window) {
-    pairs[window] = PairAt(window);
-    skips[window] = dc ? 0 : SkipAt(window);
+    if (use == HuffmanUse::kDecode) pairs[window] = PairAt(window);
+    if (use == HuffmanUse::kSkip) skips[window] = dc ? 0 : SkipAt(window);
   }
   return true;
 }
@@ -142,7 +142,7 @@ const HuffmanTable* HuffmanCache::Get(const HuffmanSpec& spec, bool dc) {
     oldest = &entries_.emplace_back(Entry{std::move(table), 0});
   }
   oldest->used = 0;
-  if (!oldest->table->Build(spec, dc)) return nullptr;
+  if (!oldest->table->Build(spec, dc, use_)) return nullptr;
   oldest->used = ++clock_;
   return oldest->table.get();
 }

@@ -19,6 +19,9 @@ struct HuffmanValue {
   int32_t value = 0;
 };
 
+// Which of a table's look-ups are wanted: filling one takes longer than a small image's decode.
+enum class HuffmanUse : uint8_t { kDecode, kSkip };
+
 // The decoding form of one table. Immutable after Build.
 class HuffmanTable {
  public:
@@ -27,8 +30,8 @@ class HuffmanTable {
   // Advance that stands for the end of a block: past 63 from wherever it is added.
   static constexpr uint32_t kEndOfBlock = 80;
 
-  // What the next kLookupBits bits mean: up to two symbols, or one with a value of which only the
-  // sign is among them.
+  // HuffmanUse::kDecode: what the next kLookupBits bits mean: up to two symbols, or one with a
+  // value of which only the sign is among them.
   //   0-5    bits used in all          6      not in this table: DecodeOne
   //   8-15   place of the first value after the position in the block
   //   16-23  place of the second value, likewise; unused places lead past the block
@@ -39,15 +42,15 @@ class HuffmanTable {
   alignas(64) std::array<uint64_t, kLookupSize> pairs;
   static constexpr uint64_t kUnresolved = 64;
 
-  // For counting bits without values (AC tables): as many symbols as have their code among the next
-  // bits and values of at most kSmallSize bits. 0-7 bits used, 8-15 advance, 16 ends with the end
-  // of a block; 0 = DecodeOne.
+  // HuffmanUse::kSkip, for counting bits without values (AC tables): as many symbols as have their
+  // code among the next bits and values of at most kSmallSize bits. 0-7 bits used, 8-15 advance, 16
+  // ends with the end of a block; 0 = DecodeOne.
   std::array<uint32_t, kLookupSize> skips;
   static constexpr uint32_t kSkipEnds = 1u << 16;
   static constexpr uint32_t kSmallSize = 5;
 
   // False when the codes do not fit, or a symbol is not allowed.
-  bool Build(const HuffmanSpec& spec, bool dc);
+  bool Build(const HuffmanSpec& spec, bool dc, HuffmanUse use);
   // The symbol at the top of `window` (at least 31 bits valid). An end of block has
   // run = kEndOfBlock. bits = 0: no such code.
   HuffmanValue DecodeOne(uint64_t window) const;
@@ -57,7 +60,7 @@ class HuffmanTable {
   struct Symbol {
     uint32_t length = 0, run = 0, size = 0;  // size: bits of the value
   };
-  bool Compute(const HuffmanSpec& spec, bool dc);
+  bool Compute(const HuffmanSpec& spec, bool dc, HuffmanUse use);
   Symbol SymbolOf(uint32_t length, uint8_t code) const;
   // The symbol whose code starts at the top of `window` of kLookupBits bits; length 0 = longer.
   Symbol Look(uint32_t window) const;
@@ -75,6 +78,7 @@ class HuffmanTable {
 // Keeps the tables seen last. For one thread at a time.
 class HuffmanCache {
  public:
+  explicit HuffmanCache(HuffmanUse use) : use_(use) {}
   // The table of `spec`, valid until kCapacity others were asked for; null when it cannot be built
   // or memory is short.
   const HuffmanTable* Get(const HuffmanSpec& spec, bool dc);
@@ -86,6 +90,7 @@ class HuffmanCache {
     std::unique_ptr<HuffmanTable> table;
     uint64_t used = 0;
   };
+  HuffmanUse use_;
   std::vector<Entry> entries_;
   uint64_t clock_ = 0;
 };

@@ -73,13 +73,14 @@ Result<PixelView> DecodeStored(Bytes encoded, const ImageInfo& info, const Rect&
                                uint32_t reduction, bool luma, Scratch::Rep* rep) {
   if (info.format == ImageFormat::kJpeg) {
     auto view = rep->jpeg.DecodeOpened(region, reduction, luma, &rep->pixels, &rep->row);
-    Count(rep->jpeg.last_path(), rep);
+    if (view.ok()) Count(rep->jpeg.last_path(), rep);
     return view;
   }
-  Count(SeekRefusal::kNotJpeg, rep);
-  if (info.format == ImageFormat::kWebp)
-    return DecodeWebp(encoded, info, region, luma, &rep->pixels);
-  return DecodePng(encoded, region, luma, &rep->pixels, &rep->row);
+  auto view = info.format == ImageFormat::kWebp
+                  ? DecodeWebp(encoded, info, region, luma, &rep->pixels)
+                  : DecodePng(encoded, region, luma, &rep->pixels, &rep->row);
+  if (view.ok()) Count(SeekRefusal::kNotJpeg, rep);
+  return view;
 }
 
 ImageInfo WithOrientation(ImageInfo info, Bytes encoded, ExifOrientation exif) {
@@ -123,7 +124,7 @@ bool HasYccPlanes(const ImageInfo& info, const Scratch::Rep* rep) {
 
 Result<YccPlanes> DecodeOpenedPlanes(const Rect& region, uint32_t reduction, Scratch::Rep* rep) {
   auto planes = rep->jpeg.DecodeSamples(region, reduction, &rep->pixels);
-  Count(rep->jpeg.last_path(), rep);
+  if (planes.ok()) Count(rep->jpeg.last_path(), rep);
   return planes;
 }
 

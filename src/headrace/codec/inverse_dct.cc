@@ -44,8 +44,9 @@ inline uint8_t ClampSample(int64_t value) {
 // value.
 inline uint8_t WrapSample(int64_t value) { return ClampSample(((value + 512) & 1023) - 512); }
 
+// Sums wrap in 32 bits, as in vectors.
 inline int64_t RoundedShift(int64_t value, int shift) {
-  return (value + (int64_t{1} << (shift - 1))) >> shift;
+  return static_cast<int32_t>(value + (int64_t{1} << (shift - 1))) >> shift;
 }
 
 inline int16_t ClampWord(int64_t value) {
@@ -65,7 +66,11 @@ inline void InverseDct2(const DctTask& task, const int16_t* block, uint8_t* out)
   for (size_t x : kColumns) {
     auto at = [&](size_t y) { return Dequantized(task, block, 8 * y + x); };
     pass(at(0), at(1), at(3), at(5), at(7), &half[0][x], &half[1][x]);
-    for (auto& row : half) row[x] = ClampWord(RoundedShift(row[x], 13));
+    // Only what is multiplied next must fit into 16 bits.
+    for (auto& row : half) {
+      row[x] = RoundedShift(row[x], 13);
+      if (x > 0) row[x] = ClampWord(row[x]);
+    }
   }
   for (size_t y = 0; y < 2; ++y) {
     const int64_t* r = half[y];

@@ -13,7 +13,7 @@ struct DctTask {
   // Block i is at blocks + i / per_mcu * mcu_step + i % per_mcu * 64. Read and set to zero.
   int16_t* blocks;
   uint32_t num_blocks;
-  uint32_t per_mcu;  // 1 or 2
+  uint32_t per_mcu;  // 1 to 4
   size_t mcu_step;
   const int16_t* quantization;  // [64], 16-byte aligned
   // Samples a side that a block becomes: 8, or 4, 2, 1 for an image reduced in the transform.

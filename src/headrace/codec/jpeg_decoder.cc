@@ -412,8 +412,9 @@ Result<ImageInfo> JpegDecoder::OpenReference(Bytes file, uint64_t max_pixels) {
 Result<ImageInfo> JpegDecoder::Open(Bytes file, const DecodeHints& hints, uint64_t max_pixels) {
   path_ = hints.seek_points.empty() ? SeekRefusal::kNoRecord : seek_.Open(file, hints);
   const JpegFrame& frame = seek_.frame();
-  if (path_ != SeekRefusal::kNone || uint64_t{frame.width} * frame.height > max_pixels)
-    return OpenReference(file, max_pixels);
+  bool small = uint64_t{frame.width} * frame.height <= max_pixels;
+  if (path_ == SeekRefusal::kNone && !small) path_ = SeekRefusal::kNoRecord;  // an error anyway
+  if (path_ != SeekRefusal::kNone) return OpenReference(file, max_pixels);
   file_ = file;
   return ImageInfo{ImageFormat::kJpeg, frame.width, frame.height, frame.num_components};
 }
@@ -466,7 +467,12 @@ Result<YccPlanes> JpegDecoder::DecodeSamples(const Rect& region, uint32_t reduct
 }
 
 SeekRefusal JpegDecoder::CompareFrame(Bytes file, const JpegFrame& frame) {
-  if (!OpenReference(file, UINT64_MAX).ok()) return SeekRefusal::kDamaged;
+  auto info = OpenReference(file, UINT64_MAX);
+  if (!info.ok()) {
+    Code code = info.status().code();
+    if (code == Code::kUnimplemented) return SeekRefusal::kCoding;
+    return code == Code::kDataLoss ? SeekRefusal::kDamaged : SeekRefusal::kNoRecord;
+  }
   SeekRefusal refusal = Compare(*state_, frame);
   Reset(state_.get());
   return refusal;

@@ -72,7 +72,7 @@ Case DrawCase() {
   c.options.arithmetic = *rc::gen::inRange(0, 8) == 0;
   c.options.max_scans = *rc::gen::element(0, 0, 1, 3);
   c.options.restart_mcus = *rc::gen::element(0, 0, 1, 5);
-  c.options.optimize = *rc::gen::arbitrary<bool>();
+  c.options.optimize = !c.options.arithmetic && *rc::gen::arbitrary<bool>();
   c.options.rgb = *rc::gen::inRange(0, 8) == 0;
   c.options.ycck = *rc::gen::arbitrary<bool>();
   c.options.quality = *rc::gen::inRange(20, 100);

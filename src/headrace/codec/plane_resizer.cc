@@ -17,6 +17,9 @@ void Interleave(const uint8_t* r, const uint8_t* g, const uint8_t* b, size_t pix
   }
 }
 
+// Coarse products are cut, which is made good for a limited number of them.
+bool TakesCoarseWeights(const AxisPlan& plan) { return plan.num_samples() / plan.out <= 64; }
+
 }  // namespace
 
 void PlaneResizer::SourceRange(const AxisPlan& plan, uint32_t reduction, uint32_t* begin,
@@ -37,7 +40,8 @@ Status PlaneResizer::ResamplePlane(const SamplePlane& plane, const PlaneResize& 
                                    Resizer* resizer, std::byte* out) {
   AxisPlan x = Coarser(resize.x, resize.origin_x, plane.step_x);
   AxisPlan y = Coarser(resize.y, resize.origin_y, plane.step_y);
-  x.coarse = y.coarse = true;
+  x.coarse = TakesCoarseWeights(x);
+  y.coarse = TakesCoarseWeights(y);
   if (!resizer->Prepare(x, y, resize.flip))
     return Error(Code::kResourceExhausted, "no memory for the weights of a resize");
   Rect source = resizer->source();

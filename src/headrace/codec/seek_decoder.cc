@@ -50,6 +50,7 @@ SeekRefusal SeekDecoder::Open(Bytes file, const DecodeHints& hints) {
   if (refusal != SeekRefusal::kNone || !record_.Matches(frame_)) return SeekRefusal::kRecordForeign;
   scan_ = reinterpret_cast<const uint8_t*>(file.data()) + frame_.scan_offset;
   scan_bytes_ = file.size() - frame_.scan_offset;
+  if (scan_bytes_ > UINT32_MAX / 8) return SeekRefusal::kRecordForeign;
   for (uint32_t b = 0; b < frame_.blocks_per_mcu; ++b) {
     const JpegComponent& component = frame_.components[frame_.block_component[b]];
     block_tables_[2 * b] = tables_.Get(component.dc, /*dc=*/true);
@@ -222,12 +223,19 @@ SeekRefusal SeekDecoder::DecodeRows(uint32_t first_row, uint32_t end_row, uint32
   return SeekRefusal::kNone;
 }
 
+uint64_t SeekDecoder::ScanEnd(uint64_t start_bit) const {
+  // Behind the end marker other programs append what they like, films even: it must not count.
+  std::string_view scan(reinterpret_cast<const char*>(scan_), scan_bytes_);
+  size_t marker = scan.find("\xff\xd9", start_bit / 8);
+  return uint64_t{marker == std::string_view::npos ? scan_bytes_ : marker} * 8;
+}
+
 SeekRefusal SeekDecoder::LocateRow(uint32_t row, RowCode* code) const {
   uint32_t spacing = record_.spacing();
   code->start = record_.At(row, first_mcu_ / spacing);
   uint32_t next = (end_mcu_ + spacing - 1) / spacing;
   bool last_row = row + 1 == record_.rows();
-  uint64_t row_end = last_row ? uint64_t{scan_bytes_} * 8 : record_.RowStart(row + 1);
+  uint64_t row_end = last_row ? ScanEnd(code->start.bit) : record_.RowStart(row + 1);
   code->end_bit = row_end;
   if (next < record_.points_per_row()) code->end_bit = record_.At(row, next).bit;
   bool whole_row = end_mcu_ == frame_.mcus_x;
@@ -245,7 +253,7 @@ bool SeekDecoder::UnstuffRow(uint32_t row, RowCode* code, uint8_t** out) {
   size_t stop = std::min<size_t>(end_byte + 2, scan_bytes_);
   uint32_t interval = frame_.restart_interval, mcu = first_mcu_;
   uint64_t index = uint64_t{row} * frame_.mcus_x + first_mcu_;
-  int16_t* blocks = RowBlocks(codes_.size() ? static_cast<size_t>(code - codes_.data()) : 0);
+  int16_t* blocks = RowBlocks(static_cast<size_t>(code - codes_.data()));
   uint32_t first_bit = code->start.bit % 8;
   for (;;) {
     uint32_t count = end_mcu_ - mcu;

@@ -69,6 +69,8 @@ class SeekDecoder {
   SeekRefusal DecodePlanes(uint32_t num_planes);
   SeekRefusal DecodeGroups(uint32_t num_planes);
   SeekRefusal DecodeRows(uint32_t first_row, uint32_t end_row, uint32_t num_planes);
+  // Where the scan ends, looked for from `start_bit` on.
+  uint64_t ScanEnd(uint64_t start_bit) const;
   SeekRefusal LocateRow(uint32_t row, RowCode* code) const;
   bool UnstuffRow(uint32_t row, RowCode* code, uint8_t** out);
   SeekRefusal RunJobs(size_t num_bytes);
@@ -90,7 +92,7 @@ class SeekDecoder {
   int16_t* RowBlocks(size_t i) { return coefficients() + i * (BlocksPerRow() + 1) * 64; }
   int16_t* coefficients() { return reinterpret_cast<int16_t*>(coefficients_.data()); }
 
-  HuffmanCache tables_;
+  HuffmanCache tables_{HuffmanUse::kDecode};
   JpegFrame frame_;
   SeekRecord record_;
   const uint8_t* scan_ = nullptr;

@@ -210,6 +210,76 @@ TEST(SeekDecoder, WrongRecordsChangeNothing) {
   }
 }
 
+// Makes the record's own CRC32C right again.
+void Sign(std::string* record) {
+  if (record->size() < 32) return;
+  Bytes bytes = AsBytes(*record);
+  StoreLittle(record->data() + 28, Crc32c(bytes.subspan(32), Crc32c(bytes.first(28))));
+}
+
+// Records that lie in a way that no checksum shows: harmless, and nothing of them is left behind.
+TEST(SeekDecoder, LiesLeaveNothingBehind) {
+  JpegOptions restarts;
+  restarts.restart_mcus = 5;
+  Scratch scratch;
+  KeyedRandom random(3);
+  for (const JpegOptions& options : {JpegOptions(), restarts}) {
+    Indexed image = Index(EncodeJpeg(MakePixels(330, 190, 3, 4), options));
+    const Rect r{40, 20, 250, 150};
+    for (int i = 0; i < 1000; ++i) {
+      Indexed lie = image;
+      for (uint64_t n = 1 + random.NextBelow(3); n > 0; --n) {
+        size_t at = 16 + random.NextBelow(lie.record.size() - 16);
+        lie.record[at] = static_cast<char>(random.Next());
+      }
+      Sign(&lie.record);
+      auto view =
+          DecodeRegion(AsBytes(lie.file), r, 3, kMaxPixels, {AsBytes(lie.record), {}}, &scratch);
+      EXPECT_TRUE(view.ok());
+      ASSERT_EQ(Difference(image, r, 3, &scratch), "") << i;
+    }
+  }
+}
+
+// Coefficients up to the limit of the format, far outside of what pixels give.
+std::string RandomCoefficients(uint64_t seed) {
+  KeyedRandom random(seed);
+  return EncodeCoefficients(48, 40, 8, [&](size_t place) {
+    if (random.NextBelow(place < 8 ? 2 : 12) > 0) return 0;
+    return static_cast<int>(random.NextBelow(2047)) - 1023;
+  });
+}
+
+TEST(SeekDecoder, ExtremeCoefficientsGiveTheSamePixelsAtEveryReduction) {
+  std::vector<std::shared_ptr<const Transform>> transforms;
+  for (const char* side : {"48,40", "24,20", "12,10", "6,5"})
+    transforms.push_back(
+        *CreateTransform(R"({"type":"image","dct_scaling":true,"ops":[{"op":"resize","size":[)" +
+                         std::string(side) + "]}]}"));
+  uint64_t used = 0;
+  ForEachTarget([&](int64_t target) {
+    Scratch scratch;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+      Indexed image = Index(RandomCoefficients(seed));
+      for (const auto& transform : transforms)
+        EXPECT_EQ(Transformed(*transform, image.file, {}, &scratch),
+                  Transformed(*transform, image.file, {AsBytes(image.record), {}}, &scratch))
+            << hwy::TargetName(target) << " " << seed;
+    }
+    used += SeekCount(scratch);
+  });
+  EXPECT_GT(used, 0u);
+}
+
+TEST(SeekDecoder, FastIsNearExactAtStrongReductions) {
+  TestPixels white{6000, 16, 3, std::vector<uint8_t>(6000 * 16 * 3, 255)};
+  auto transform =
+      CreateTransform(R"({"type":"image","quality":"fast","ops":[{"op":"resize","size":[8,8]}]})");
+  Scratch scratch;
+  std::string out = Transformed(**transform, EncodeJpeg(white, {}), {}, &scratch);
+  EXPECT_EQ(out, std::string(8 * 8 * 3, '\xff'));
+}
+
 TEST(SeekDecoder, DamagedFilesGetNoSeekPoints) {
   std::string file = EncodeJpeg(MakePixels(150, 90, 3, 1), {});
   for (size_t size = 4; size < file.size(); size += 61) {

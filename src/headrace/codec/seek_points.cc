@@ -13,8 +13,8 @@
 namespace headrace::codec {
 namespace {
 
-// Zero bytes after each piece of the scan, and readable bytes after the last one: more than the
-// longest block takes, after which a position past the end is noticed.
+// Zero bytes after each piece of the scan. After the last one more than the longest block takes,
+// since a position past the end is noticed after a block.
 constexpr size_t kPadding = 32, kLastPadding = 512;
 
 // Entropy-coded data between two restart markers, without stuffing.
@@ -32,10 +32,13 @@ constexpr int32_t kMaxQuantizer = kMaxCoefficient / ((1 << HuffmanTable::kSmallS
 
 constexpr uint32_t kMaxSpacing = 32;
 
+// Pieces between restart markers, each of which takes memory of its own: some tens of MB in all.
+constexpr uint64_t kMaxPieces = 1 << 20;
+
 }  // namespace
 
 struct SeekPointBuilder::Rep {
-  HuffmanCache tables;
+  HuffmanCache tables{HuffmanUse::kSkip};
   JpegDecoder reference;
   JpegFrame frame;
   AlignedBuffer raw;
@@ -91,7 +94,9 @@ SeekRefusal SeekPointBuilder::Rep::SplitScan(Bytes file) {
   uint64_t mcus = uint64_t{frame.mcus_x} * frame.mcus_y;
   uint64_t count = frame.restart_interval ? (mcus - 1) / frame.restart_interval + 1 : 1;
   if (static_cast<size_t>(end - scan) > size_t{UINT32_MAX} / 8) return SeekRefusal::kTooLarge;
-  if (count > static_cast<size_t>(end - scan)) return SeekRefusal::kDamaged;
+  // Each piece takes a byte and two of marker, at least.
+  if (count > static_cast<size_t>(end - scan) / 3 + 1) return SeekRefusal::kDamaged;
+  if (count > kMaxPieces) return SeekRefusal::kTooLarge;
   if (!raw.Reserve(static_cast<size_t>(end - scan) + count * kPadding + kLastPadding))
     return SeekRefusal::kNoRecord;
   auto* base = reinterpret_cast<uint8_t*>(raw.data());
@@ -224,8 +229,13 @@ SeekRefusal SeekPointBuilder::Build(Bytes file, uint32_t crc32c, uint32_t spacin
                                     std::string* record) {
   record->clear();
   SeekRefusal refusal = SeekRefusal::kNotJpeg;
-  if (DetectImageFormat(file) == ImageFormat::kJpeg)
-    refusal = rep_->Build(file, crc32c, spacing, record);
+  try {
+    if (DetectImageFormat(file) == ImageFormat::kJpeg)
+      refusal = rep_->Build(file, crc32c, spacing, record);
+  } catch (const std::bad_alloc&) {
+    refusal = SeekRefusal::kNoRecord;
+  }
+  if (refusal != SeekRefusal::kNone) record->clear();
   bool stated = refusal != SeekRefusal::kNone && refusal != SeekRefusal::kNotJpeg &&
                 refusal != SeekRefusal::kNoRecord;
   if (stated) WriteRefusal(refusal, record);

@@ -25,7 +25,7 @@ using V32 = hn::Vec<D32>;
 
 // Narrows with clamping to 0 to 255, in each 128-bit block by itself.
 HWY_INLINE V8 PackBytes(V16 low, V16 high) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   return V8{_mm512_packus_epi16(low.raw, high.raw)};
 #elif HWY_TARGET == HWY_AVX2
   return V8{_mm256_packus_epi16(low.raw, high.raw)};

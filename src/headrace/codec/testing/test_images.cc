@@ -78,6 +78,34 @@ std::string EncodeJpeg(const TestPixels& pixels, const JpegOptions& o) {
   return file;
 }
 
+std::string EncodeCoefficients(uint32_t width, uint32_t height, uint16_t quantizer,
+                               const std::function<int(size_t)>& value) {
+  jpeg_compress_struct c;
+  jpeg_error_mgr errors;
+  c.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&c);
+  unsigned char* buffer = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&c, &buffer, &size);
+  WriteHeader(&c, {width, height, 1, {}}, {.h = 1, .v = 1});
+  for (auto& q : c.quant_tbl_ptrs[0]->quantval) q = quantizer;
+  JDIMENSION columns = (width + 7) / 8, rows = (height + 7) / 8;
+  jvirt_barray_ptr blocks = c.mem->request_virt_barray(reinterpret_cast<j_common_ptr>(&c),
+                                                       JPOOL_IMAGE, TRUE, columns, rows, 1);
+  jpeg_write_coefficients(&c, &blocks);
+  for (JDIMENSION y = 0; y < rows; ++y) {
+    JBLOCKARRAY row =
+        c.mem->access_virt_barray(reinterpret_cast<j_common_ptr>(&c), blocks, y, 1, TRUE);
+    for (JDIMENSION x = 0; x < columns; ++x)
+      for (size_t k = 0; k < 64; ++k) row[0][x][k] = static_cast<JCOEF>(value(k));
+  }
+  jpeg_finish_compress(&c);
+  jpeg_destroy_compress(&c);
+  std::string file(reinterpret_cast<char*>(buffer), size);
+  std::free(buffer);
+  return file;
+}
+
 TestPixels ReferenceDecode(const std::string& file, bool gray) {
   jpeg_decompress_struct c;
   jpeg_error_mgr errors;

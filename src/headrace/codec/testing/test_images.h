@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,13 +26,18 @@ struct JpegOptions {
   int restart_mcus = 0;  // restart interval, 0 = none
   bool optimize = false;
   bool arithmetic = false;  // arithmetic instead of Huffman coding
-  bool rgb = false;   // store RGB with Adobe's transform 0
-  bool ycck = false;  // 4 channels: YCCK instead of CMYK
+  bool rgb = false;         // store RGB with Adobe's transform 0
+  bool ycck = false;        // 4 channels: YCCK instead of CMYK
   int max_scans = 0;  // > 0: stop a progressive file after so many scans (incomplete precision)
   bool multi_scan = false;  // baseline, one scan a component
 };
 // Encodes 1, 3 or 4 channels. Aborts on an error of libjpeg.
 std::string EncodeJpeg(const TestPixels& pixels, const JpegOptions& options);
+
+// A grey file with the coefficients that `value` gives for their places in natural order (0 to 63),
+// block by block, all quantizers being `quantizer`.
+std::string EncodeCoefficients(uint32_t width, uint32_t height, uint16_t quantizer,
+                               const std::function<int(size_t)>& value);
 
 // libjpeg-turbo's own decode of the whole file with its default settings, in a fresh decompressor.
 // `gray` asks libjpeg for luma.
