@@ -24,7 +24,7 @@ run, run_json, fails = program.run, program.run_json, program.fails
 IMAGES = Path(__file__).resolve().parent.parent / "compat" / "codec"
 SEEKABLE = ["gray.jpg", "photo.jpg", "sampling_420.jpg", "sampling_422.jpg", "sampling_444.jpg"]
 PROGRESSIVE = ["progressive.jpg", "gray_progressive.jpg"]
-OTHERS = ["cmyk.jpg", "rgb_by_adobe.jpg"]  # color_space
+OTHERS = ["cmyk.jpg", "cmyk_without_adobe.jpg"]  # color_space
 
 
 @pytest.fixture(scope="module")

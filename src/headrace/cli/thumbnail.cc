@@ -2,6 +2,7 @@
 #include "headrace/codec/thumbnail.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "headrace/base/text.h"
@@ -62,16 +63,19 @@ void ThumbnailCommand::Declare(Arguments* arguments) {
 
 Result<codec::Rect> ParseRegion(std::string_view text) {
   std::array<uint32_t, 4> numbers{};
-  size_t count = 0;
   const char* at = text.data();
   const char* end = at + text.size();
-  while (count < numbers.size()) {
-    auto [after, error] = std::from_chars(at, end, numbers[count]);
-    if (error != std::errc()) break;
+  bool valid = true;
+  for (size_t i = 0; valid && i < numbers.size(); ++i) {
+    if (i != 0) {
+      valid = at != end && *at == ',';
+      at += valid ? 1 : 0;
+    }
+    auto [after, error] = std::from_chars(at, end, numbers[i]);
+    valid = valid && error == std::errc();
     at = after;
-    if (++count == numbers.size() || at == end || *at++ != ',') break;
   }
-  if (count != numbers.size() || at != end || numbers[2] == 0 || numbers[3] == 0)
+  if (!valid || at != end || numbers[2] == 0 || numbers[3] == 0)
     return Error(Code::kInvalidArgument,
                  "--region: expected X,Y,WIDTH,HEIGHT such as 100,50,300,200, found '{}'",
                  EscapeText(text));
