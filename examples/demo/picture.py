@@ -102,7 +102,9 @@ def draw_compared_stall(axes, compared: Comparison) -> None:
     """Stall over time in front of the emulated accelerator, both loaders."""
     stalls = [of_pass(loader.paced[-1]) for loader in compared.loaders]
     stretch = max(stall.seconds for stall in stalls) / STRETCHES
-    for loader, stall, color in zip(compared.loaders, stalls, (COLORS[0], GRAY), strict=True):
+    for loader, stall, color in zip(
+        compared.loaders, stalls, (COLORS[0], COLORS[1], GRAY), strict=True
+    ):
         draw_stall(axes, stall, 0, stretch, color, f"{loader.name}: AU {1 - loader.stall:.0%}")
     axes.set_ylim(0, 118)
     axes.set_yticks(range(0, 101, 20))

@@ -97,6 +97,7 @@ def test_picture_and_table_are_made(demo: tuple[Path, str]) -> None:
     work, output = demo
     assert (work / "run.png").read_bytes().startswith(b"\x89PNG")
     assert "images/CPU-s" in output and "DataLoader, 2 workers" in output
+    assert "without seek points" in output
     assert (
         json.loads((work / "result.json").read_text())["comparison"]["Headrace, 2 threads"]["au"]
         > 0
