@@ -10,6 +10,7 @@
 #include "headrace/dataset/dataset.h"
 #include "headrace/dataset/index_build.h"
 #include "headrace/dataset/testing/tar_maker.h"
+#include "headrace/env/testing/faulty_file_system.h"
 #include "headrace/env/testing/memory_file_system.h"
 #include "headrace/env/testing/temporary_directory.h"
 
@@ -39,6 +40,21 @@ std::vector<std::string> Dump(FileSystem* fs, const std::string& path) {
     lines.push_back(line);
   }
   return lines;
+}
+
+TEST(FolderSource, APlaceThatCannotBeWrittenAsksForAnotherOne) {
+  MemoryFileSystem memory;
+  Put(&memory, "/f/a/1.jpg", "x");
+  FaultyFileSystem fs(&memory);
+  for (const char* output : {"", "/out"}) {
+    fs.FailNth(FileOperation::kWriteAtomically, 1, Error(Code::kPermissionDenied, "not yours"));
+    IndexOptions options;
+    options.output = output;
+    auto refused = IndexDataset(&fs, std::vector<std::string>{"/f"}, options, Context());
+    EXPECT_EQ(refused.status().code(), Code::kPermissionDenied);
+    const bool asks = refused.status().message().find("--output") != std::string::npos;
+    EXPECT_EQ(asks, options.output.empty()) << refused.status().message();
+  }
 }
 
 TEST(FolderSource, ClassesAreFoldersInByteOrder) {

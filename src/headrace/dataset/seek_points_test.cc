@@ -22,6 +22,7 @@ namespace headrace::dataset {
 namespace {
 
 using codec::SeekRefusal;
+using testing::HasSubstr;
 
 std::string Jpeg(uint32_t width, uint32_t height, uint64_t seed, bool progressive = false) {
   codec::JpegOptions options;
@@ -42,7 +43,7 @@ Members MixedSamples() {
 }
 
 void MakeFolder(FileSystem* fs, const std::string& root) {
-  for (const auto& [path, data] : MixedSamples()) Put(fs, root + "/" + path, data);
+  for (const auto& [path, data] : MixedSamples()) Put(fs, JoinPath(root, path), data);
 }
 
 std::string RecordOf(const std::string& jpeg, uint32_t spacing) {
@@ -270,6 +271,41 @@ TEST(SeekPoints, AnIndexThatIsBrokenOffLeavesTheOneBefore) {
                               Context(Context::Clock::time_point::max(), &cancelled));
   EXPECT_EQ(stopped.status().code(), Code::kCancelled);
   EXPECT_EQ(fs.ReadWhole("/t/0.tar.hridx", 1 << 26).value(), before);
+}
+
+// Reads every sample; the first fault.
+Status ReadAll(FileSystem* fs, const std::string& path) {
+  HR_ASSIGN_OR_RETURN(auto dataset, Dataset::Open(fs, path, {}));
+  auto reader = SampleReader::Create(dataset, {});
+  for (uint64_t i = 0; i < dataset->num_samples(); ++i)
+    HR_RETURN_IF_ERROR(reader->Read(i, {}, Context()).status());
+  return OkStatus();
+}
+
+// Between the first rename and the manifest nothing can be read; then the error says what to do.
+TEST(SeekPoints, AnIndexThatFailsAtAnyStepLeavesNoTemporaryAndIsMadeAgain) {
+  for (FileOperation step : {FileOperation::kMakeDirectories, FileOperation::kWriteAtomically,
+                             FileOperation::kRename, FileOperation::kSyncDirectory}) {
+    bool done = false;
+    for (uint64_t nth = 1; !done; ++nth) {
+      MemoryFileSystem memory;
+      Put(&memory, "/t/0.tar", MakeTar(MixedSamples()));
+      Put(&memory, "/t/1.tar", MakeTar(MakeSamples("x", 30)));
+      ASSERT_TRUE(IndexWith(&memory, "/t", 0).ok());
+      FaultyFileSystem fs(&memory);
+      fs.FailNth(step, nth, Error(Code::kIoError, "the disk is broken"));
+      auto failed = IndexWith(&fs, "/t", 8);
+      done = failed.ok();
+      if (!done) EXPECT_THAT(failed.status().ToString(), HasSubstr("the disk is broken"));
+      auto entries = memory.List("/t").value();
+      for (const DirectoryEntry& entry : entries)
+        EXPECT_FALSE(entry.name.starts_with(kTemporaryPrefix)) << entry.name;
+      Status read = ReadAll(&memory, "/t");
+      if (!read.ok()) EXPECT_THAT(read.ToString(), HasSubstr("`headrace index`"));
+      ASSERT_TRUE(IndexWith(&memory, "/t", 8).ok());
+      ExpectSeekPoints(&memory, "/t", 8);
+    }
+  }
 }
 
 TEST(SeekPoints, AFileThatGrewAfterItWasIndexedIsNamed) {
