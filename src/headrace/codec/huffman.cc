@@ -21,8 +21,8 @@ constexpr uint32_t kMaxDcSize = 11;
 
 }  // namespace
 
-bool HuffmanTable::Is(const HuffmanSpec& spec, bool dc) const {
-  return dc == dc_ && spec.num_symbols == num_symbols_ &&
+bool HuffmanTable::Is(const HuffmanSpec& spec, bool dc, HuffmanUse use) const {
+  return dc == dc_ && use == use_ && spec.num_symbols == num_symbols_ &&
          std::equal(counts_.begin(), counts_.end(), spec.counts) &&
          std::equal(spec.symbols, spec.symbols + num_symbols_, symbols_.begin());
 }
@@ -46,6 +46,7 @@ bool HuffmanTable::Build(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
 
 bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
   dc_ = dc;
+  use_ = use;
   num_symbols_ = spec.num_symbols;
   std::copy_n(spec.counts, 16, counts_.begin());
   symbols_.fill(0);
@@ -68,8 +69,8 @@ bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
     code <<= 1;
   }
   for (uint32_t window = 0; window < kLookupSize; ++window) {
-    if (use == HuffmanUse::kDecode) pairs[window] = PairAt(window);
-    if (use == HuffmanUse::kSkip) skips[window] = dc ? 0 : SkipAt(window);
+    if (use.decode) pairs[window] = PairAt(window);
+    if (use.skip_size > 0) skips[window] = dc ? 0 : SkipAt(window);
   }
   return true;
 }
@@ -106,7 +107,7 @@ uint32_t HuffmanTable::SkipAt(uint32_t window) const {
   uint32_t used = 0, advance = 0;
   while (used < kLookupBits) {
     Symbol s = Look(window << used & (kLookupSize - 1));
-    if (s.length == 0 || used + s.length > kLookupBits || s.size > kSmallSize) break;
+    if (s.length == 0 || used + s.length > kLookupBits || s.size > use_.skip_size) break;
     used += s.length + s.size;
     if (s.run == kEndOfBlock) return used | advance << 8 | kSkipEnds;
     advance += s.run + 1;
@@ -126,10 +127,10 @@ HuffmanValue HuffmanTable::DecodeOne(uint64_t window) const {
   return {s.length + s.size, s.run, Extend(TopBits(window << s.length, s.size), s.size)};
 }
 
-const HuffmanTable* HuffmanCache::Get(const HuffmanSpec& spec, bool dc) {
+const HuffmanTable* HuffmanCache::Get(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
   Entry* oldest = nullptr;
   for (Entry& entry : entries_) {
-    if (entry.table->Is(spec, dc)) {
+    if (entry.table->Is(spec, dc, use)) {
       entry.used = ++clock_;
       return entry.table.get();
     }
@@ -142,7 +143,7 @@ const HuffmanTable* HuffmanCache::Get(const HuffmanSpec& spec, bool dc) {
     oldest = &entries_.emplace_back(Entry{std::move(table), 0});
   }
   oldest->used = 0;
-  if (!oldest->table->Build(spec, dc, use_)) return nullptr;
+  if (!oldest->table->Build(spec, dc, use)) return nullptr;
   oldest->used = ++clock_;
   return oldest->table.get();
 }

@@ -20,7 +20,12 @@ struct HuffmanValue {
 };
 
 // Which of a table's look-ups are wanted: filling one takes longer than a small image's decode.
-enum class HuffmanUse : uint8_t { kDecode, kSkip };
+struct HuffmanUse {
+  bool decode = true;  // `pairs`
+  // `skips`, of values of at most so many bits; 0 = not wanted.
+  uint32_t skip_size = 0;
+  friend bool operator==(const HuffmanUse&, const HuffmanUse&) = default;
+};
 
 // The decoding form of one table. Immutable after Build.
 class HuffmanTable {
@@ -30,7 +35,7 @@ class HuffmanTable {
   // Advance that stands for the end of a block: past 63 from wherever it is added.
   static constexpr uint32_t kEndOfBlock = 80;
 
-  // HuffmanUse::kDecode: what the next kLookupBits bits mean: up to two symbols, or one with a
+  // For decoding: what the next kLookupBits bits mean: up to two symbols, or one with a
   // value of which only the sign is among them.
   //   0-5    bits used in all          6      not in this table: DecodeOne
   //   8-15   place of the first value after the position in the block
@@ -42,19 +47,18 @@ class HuffmanTable {
   alignas(64) std::array<uint64_t, kLookupSize> pairs;
   static constexpr uint64_t kUnresolved = 64;
 
-  // HuffmanUse::kSkip, for counting bits without values (AC tables): as many symbols as have their
-  // code among the next bits and values of at most kSmallSize bits. 0-7 bits used, 8-15 advance, 16
+  // For counting bits without values (AC tables): as many symbols as have their
+  // code among the next bits and values of at most skip_size bits. 0-7 bits used, 8-15 advance, 16
   // ends with the end of a block; 0 = DecodeOne.
   std::array<uint32_t, kLookupSize> skips;
   static constexpr uint32_t kSkipEnds = 1u << 16;
-  static constexpr uint32_t kSmallSize = 5;
 
   // False when the codes do not fit, or a symbol is not allowed.
   bool Build(const HuffmanSpec& spec, bool dc, HuffmanUse use);
   // The symbol at the top of `window` (at least 31 bits valid). An end of block has
   // run = kEndOfBlock. bits = 0: no such code.
   HuffmanValue DecodeOne(uint64_t window) const;
-  bool Is(const HuffmanSpec& spec, bool dc) const;
+  bool Is(const HuffmanSpec& spec, bool dc, HuffmanUse use) const;
 
  private:
   struct Symbol {
@@ -68,6 +72,7 @@ class HuffmanTable {
   uint32_t SkipAt(uint32_t window) const;
 
   bool dc_ = false;
+  HuffmanUse use_;
   uint32_t num_symbols_ = 0;
   std::array<uint8_t, 16> counts_{};
   std::array<uint8_t, 256> symbols_{};
@@ -78,10 +83,9 @@ class HuffmanTable {
 // Keeps the tables seen last. For one thread at a time.
 class HuffmanCache {
  public:
-  explicit HuffmanCache(HuffmanUse use) : use_(use) {}
   // The table of `spec`, valid until kCapacity others were asked for; null when it cannot be built
   // or memory is short.
-  const HuffmanTable* Get(const HuffmanSpec& spec, bool dc);
+  const HuffmanTable* Get(const HuffmanSpec& spec, bool dc, HuffmanUse use = {});
   static constexpr size_t kCapacity = 16;  // more than one image can use
   uint64_t memory_bytes() const { return entries_.size() * sizeof(HuffmanTable); }
 
@@ -90,7 +94,6 @@ class HuffmanCache {
     std::unique_ptr<HuffmanTable> table;
     uint64_t used = 0;
   };
-  HuffmanUse use_;
   std::vector<Entry> entries_;
   uint64_t clock_ = 0;
 };

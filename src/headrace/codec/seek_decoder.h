@@ -92,7 +92,7 @@ class SeekDecoder {
   int16_t* RowBlocks(size_t i) { return coefficients() + i * (BlocksPerRow() + 1) * 64; }
   int16_t* coefficients() { return reinterpret_cast<int16_t*>(coefficients_.data()); }
 
-  HuffmanCache tables_{HuffmanUse::kDecode};
+  HuffmanCache tables_;
   JpegFrame frame_;
   SeekRecord record_;
   const uint8_t* scan_ = nullptr;

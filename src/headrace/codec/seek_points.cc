@@ -27,8 +27,9 @@ struct Piece {
 // Largest magnitude of a dequantized coefficient that every form of libjpeg's inverse DCT takes
 // without overflow. No encoder comes near: 8-bit samples give about 1024.
 constexpr int32_t kMaxCoefficient = 8191;
-// The largest quantizer with which small values need no look.
-constexpr int32_t kMaxQuantizer = kMaxCoefficient / ((1 << HuffmanTable::kSmallSize) - 1);
+// The sizes of values that need no look, for fine quantizers and for all that are taken.
+constexpr uint32_t kFineSize = 7, kCoarseSize = 5;
+constexpr int32_t LargestQuantizer(uint32_t size) { return kMaxCoefficient / ((1 << size) - 1); }
 
 constexpr uint32_t kMaxSpacing = 32;
 
@@ -38,7 +39,7 @@ constexpr uint64_t kMaxPieces = 1 << 20;
 }  // namespace
 
 struct SeekPointBuilder::Rep {
-  HuffmanCache tables{HuffmanUse::kSkip};
+  HuffmanCache tables;
   JpegDecoder reference;
   JpegFrame frame;
   AlignedBuffer raw;
@@ -74,14 +75,16 @@ SeekRefusal SeekPointBuilder::Rep::ReadHeader(Bytes file) {
   if (refusal != SeekRefusal::kNone) return refusal;
   for (uint32_t b = 0; b < frame.blocks_per_mcu; ++b) {
     const JpegComponent& component = frame.components[frame.block_component[b]];
-    dc[b] = tables.Get(component.dc, /*dc=*/true);
-    ac[b] = tables.Get(component.ac, /*dc=*/false);
+    const auto& quantization = component.quantization;
+    int32_t largest = 1;
+    for (int16_t q : quantization) largest = std::max<int32_t>(largest, static_cast<uint16_t>(q));
+    if (largest > LargestQuantizer(kCoarseSize)) return SeekRefusal::kCoding;
+    uint32_t size = largest <= LargestQuantizer(kFineSize) ? kFineSize : kCoarseSize;
+    const HuffmanUse use{.decode = false, .skip_size = size};
+    dc[b] = tables.Get(component.dc, /*dc=*/true, use);
+    ac[b] = tables.Get(component.ac, /*dc=*/false, use);
     if (!dc[b] || !ac[b]) return SeekRefusal::kDamaged;
-    max_dc[frame.block_component[b]] =
-        kMaxCoefficient / std::max<int32_t>(1, component.quantization[0]);
-    bool coarse = std::any_of(component.quantization.begin(), component.quantization.end(),
-                              [](int16_t q) { return static_cast<uint16_t>(q) > kMaxQuantizer; });
-    if (coarse) return SeekRefusal::kCoding;
+    max_dc[frame.block_component[b]] = kMaxCoefficient / std::max<int32_t>(1, quantization[0]);
   }
   return SeekRefusal::kNone;
 }
