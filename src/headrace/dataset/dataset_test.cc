@@ -32,7 +32,8 @@ Status OpenStatus(FileSystem* fs, const std::string& path) {
   return Dataset::Open(fs, path, OpenOptions()).status();
 }
 
-IndexReport Index(FileSystem* fs, std::vector<std::string> paths, IndexOptions options = {}) {
+IndexReport Index(FileSystem* fs, const std::vector<std::string>& paths,
+                  const IndexOptions& options = {}) {
   auto report = IndexDataset(fs, paths, options, Context());
   EXPECT_TRUE(report.ok()) << report.status().ToString();
   return report.ok() ? *report : IndexReport();
@@ -524,7 +525,7 @@ TEST(DatasetOpen, ClosesFilesThatWereNotUsedForLong) {
   options.max_open_files = 2;
   auto dataset = Dataset::Open(&fs, "/d", options).value();
   auto reader = SampleReader::Create(dataset, ReadOptions());
-  auto opens = [&](std::vector<uint64_t> samples) {
+  auto opens = [&](const std::vector<uint64_t>& samples) {
     uint64_t before = fs.count(FileOperation::kOpenForRead);
     for (uint64_t sample : samples) EXPECT_TRUE(reader->Read(sample, {}, Context()).ok());
     return fs.count(FileOperation::kOpenForRead) - before;
