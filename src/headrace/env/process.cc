@@ -122,7 +122,7 @@ Result<std::unique_ptr<Thread>> Thread::Start(std::string name, std::function<vo
         "the system refused another thread ({}): ask for fewer threads, or raise the limit "
         "('ulimit -u', 'ulimit -v')",
         start->name);
-  (void)start.release();  // the thread owns it now
+  [[maybe_unused]] auto* owned_by_thread = start.release();
   thread->rep_ = std::move(rep);
   return thread;
 }
