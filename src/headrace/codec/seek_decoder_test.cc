@@ -7,6 +7,7 @@
 
 #include <ostream>
 #include <string>
+#include <tuple>
 
 #include "headrace/base/crc32c.h"
 #include "headrace/codec/image.h"
@@ -237,6 +238,58 @@ TEST(SeekDecoder, LiesLeaveNothingBehind) {
           DecodeRegion(AsBytes(lie.file), r, 3, kMaxPixels, {AsBytes(lie.record), {}}, &scratch);
       EXPECT_TRUE(view.ok());
       ASSERT_EQ(Difference(image, r, 3, &scratch), "") << i;
+    }
+  }
+}
+
+// What a damaged file gives never depends on whether seek points were made of it.
+void ExpectTheSameWithAndWithoutPoints(const std::string& file, const Transform& transform,
+                                       Scratch* scratch, size_t where) {
+  Indexed image = Index(file);
+  EXPECT_EQ(Transformed(transform, file, {}, scratch),
+            Transformed(transform, file, {AsBytes(image.record), {}}, scratch))
+      << where;
+}
+
+TEST(SeekDecoder, DamagedFilesGiveTheSameWithAndWithoutPoints) {
+  auto transform =
+      CreateTransform(R"({"type":"image","ops":[{"op":"random_resized_crop","size":[30,40]}]})");
+  Scratch scratch;
+  for (auto [h, v, restart] : {std::tuple(2, 2, 0), std::tuple(1, 1, 3)}) {
+    JpegOptions options;
+    options.h = h;
+    options.v = v;
+    options.restart_mcus = restart;
+    const std::string file = EncodeJpeg(MakePixels(150, 90, 3, 1), options);
+    auto check = [&](const std::string& bad, size_t where) {
+      ExpectTheSameWithAndWithoutPoints(bad, **transform, &scratch, where);
+    };
+    for (size_t size = 0; size < file.size(); size += 64) check(file.substr(0, size), size);
+    check(file.substr(0, file.size() - 2), file.size());  // no end marker
+    check(file + file, 0);                                // two images
+    check(file + std::string(5000, '\xff'), 1);
+    // Every marker segment: too short, too long, or left out.
+    for (size_t at = 2; file[at + 1] != '\xda';) {
+      size_t length =
+          static_cast<uint8_t>(file[at + 2]) * 256u + static_cast<uint8_t>(file[at + 3]);
+      for (int change : {-2, -1, 1, 2, 300}) {
+        std::string bad = file;
+        bad[at + 2] = static_cast<char>((length + static_cast<size_t>(change)) >> 8);
+        bad[at + 3] = static_cast<char>(length + static_cast<size_t>(change));
+        check(bad, at);
+      }
+      check(file.substr(0, at) + file.substr(at + 2 + length), at);
+      if (file[at + 1] == '\xc0') {
+        for (unsigned side : {0u, 1u, 65535u}) {
+          for (size_t place : {at + 5, at + 7}) {
+            std::string bad = file;
+            bad[place] = static_cast<char>(side >> 8);
+            bad[place + 1] = static_cast<char>(side);
+            check(bad, place);
+          }
+        }
+      }
+      at += 2 + length;
     }
   }
 }
