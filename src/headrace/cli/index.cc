@@ -49,8 +49,8 @@ void IndexCommand::Declare(Arguments* arguments) {
   arguments->Note(
       "The data stays where it is and as it is. All of it is read once, for the seek points of "
       "its JPEGs and\nfor checksums. With --seek-points=off only headers and sizes are read, which "
-      "takes seconds; checksums\nare then learned at the first read of each sample. Stopped before "
-      "its end, an index that was there\nbefore is as it was.");
+      "takes seconds; checksums\nare then learned at the first read of each sample. Stopped with "
+      "Ctrl-C, an index that was there\nbefore is as it was.");
   arguments->Example("headrace index shards/", "Tars beside each other become one data set");
   arguments->Example("headrace index --seek-points=off shards/",
                      "The same from the headers alone, without reading the data");

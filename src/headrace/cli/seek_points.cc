@@ -11,7 +11,7 @@ namespace headrace::cli {
 void DeclareSeekPoints(Arguments* arguments, std::string* value) {
   arguments->Choice("--seek-points", value, {"8", "4", "off"},
                     "Keep places in each JPEG from which decoding can start, one every 8 or 4 MCUs "
-                    "(about 1.5 or 3 % of the images' bytes), so that crops decode faster");
+                    "(about 1 or 2 % of the images' bytes), so that crops decode faster");
 }
 
 uint32_t SeekSpacing(const std::string& value) {
