@@ -559,6 +559,7 @@ import headrace, os, signal, threading, time
 from headrace import transforms as T
 l = headrace.open({os.fspath(texts)!r}).loader(batch_size=400, threads=1,
     transforms={{"cls": T.python(lambda d: time.sleep(0.05))}})
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:
     next(iter(l))
