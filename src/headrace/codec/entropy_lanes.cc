@@ -119,6 +119,7 @@ HWY_INLINE void DecodeSymbols(EntropyLane& lane, uintptr_t base) {
   lane.block += done << 6;
   lane.place &= done - 1;
   // From a DC table on to its AC table, which stands behind it; from there on to the next DC table.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): to set a bit of the address is the point
   lane.table = reinterpret_cast<const HuffmanTable* const*>(
                    reinterpret_cast<uintptr_t>(lane.table) | sizeof(void*)) +
                done;
