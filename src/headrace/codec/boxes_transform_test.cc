@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "headrace/codec/draws.h"
+#include "headrace/codec/testing/golden_files.h"
 #include "headrace/codec/testing/test_images.h"
 #include "headrace/codec/transform.h"
 
@@ -24,14 +23,6 @@ namespace headrace::codec {
 namespace {
 
 using Row = std::array<float, 5>;
-
-std::string Golden(const std::string& name) {
-  std::string path = HEADRACE_GOLDEN_DIR;
-  path.append("/").append(name);
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << name;
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 std::shared_ptr<const Transform> Make(const std::string& json) {
   auto transform = CreateTransform(json);
@@ -127,7 +118,7 @@ TEST(Boxes, AreReadInEachForm) {
   EXPECT_EQ((*sample.Boxes(R"({"a": [1, [[1.5, 2, 11.5, 22]]]})",
                            R"("max_boxes": 1, "path": "/a/1")"))[0],
             want);
-  auto rows = sample.Boxes(Golden("boxes.npy"), R"("max_boxes": 2)");
+  auto rows = sample.Boxes(ReadGolden("boxes.npy"), R"("max_boxes": 2)");
   ASSERT_TRUE(rows.ok()) << rows.status().ToString();
   EXPECT_EQ(*rows, (std::vector<Row>{want, {3, 4, 50, 40, 1}}));
 }
@@ -135,13 +126,13 @@ TEST(Boxes, AreReadInEachForm) {
 TEST(Boxes, FollowThePixelsThroughEveryOrientation) {
   for (int o = 1; o <= 8; ++o) {
     // The stored image is 37 x 26 (make_golden.py); its own upright form is what we compare with.
-    Sample sample(Golden("turned_" + std::to_string(o) + ".jpg"));
+    Sample sample(ReadGolden("turned_" + std::to_string(o) + ".jpg"));
     bool transposed = o >= 5;
     std::string size = transposed ? "[37, 26]" : "[26, 37]";
     std::vector<std::byte> upright = sample.See(R"({"op": "center_crop", "size": )" + size + "}");
     auto rows = sample.Boxes("[[4, 3, 15, 9]]");
     ASSERT_TRUE(rows.ok());
-    Sample raw(Golden("turned_" + std::to_string(o) + ".jpg"));
+    Sample raw(ReadGolden("turned_" + std::to_string(o) + ".jpg"));
     std::vector<std::byte> stored =
         raw.See(R"({"op": "center_crop", "size": [26, 37]})", R"("exif_orientation": "ignore", )");
     EXPECT_EQ((*raw.Boxes("[[4, 3, 15, 9]]"))[0], (Row{4, 3, 15, 9, 1}));
@@ -214,8 +205,8 @@ TEST(BadBoxes, SayWhatIsWrong) {
       {"[[1, 2, 3, 1e999]]", "expected a number at byte 11"},
       {"{}", "an array of boxes"},
       {"[[0,0,1,1],[0,0,1,1],[0,0,1,1],[0,0,1,1]]", "more than the 3 boxes"},
-      {Golden("matrix_f4.npy"), "expected [boxes, 4]"},
-      {Golden("boxes_nan.npy"), "box 1 has a coordinate that is no finite number"}};
+      {ReadGolden("matrix_f4.npy"), "expected [boxes, 4]"},
+      {ReadGolden("boxes_nan.npy"), "box 1 has a coordinate that is no finite number"}};
   for (const auto& [data, text] : bad) {
     Status status = sample.Boxes(data).status();
     EXPECT_EQ(status.code(), Code::kDataLoss) << data;

@@ -3,24 +3,15 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "headrace/codec/image.h"
 #include "headrace/codec/orientation.h"
+#include "headrace/codec/testing/golden_files.h"
 #include "headrace/codec/testing/test_images.h"
 
 namespace headrace::codec {
 namespace {
-
-std::string Golden(const std::string& name) {
-  std::string path = HEADRACE_GOLDEN_DIR;
-  path.append("/").append(name);
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << name;
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 std::string Number(uint64_t value, size_t bytes, bool big) {
   std::string text;
@@ -105,7 +96,7 @@ TEST(FindExif, StopsAtTheImageData) {
 }
 
 TEST(FindExif, WebpMustAnnounceIt) {
-  std::string file = Golden("turned_6.webp");
+  std::string file = ReadGolden("turned_6.webp");
   EXPECT_EQ(ReadExifOrientation(FindExif(ImageFormat::kWebp, AsBytes(file))), 6);
   file[20] = static_cast<char>(file[20] & ~0x08);
   EXPECT_TRUE(FindExif(ImageFormat::kWebp, AsBytes(file)).empty());
@@ -114,7 +105,7 @@ TEST(FindExif, WebpMustAnnounceIt) {
 TEST(ExifOrientation, TheHeaderIsReadUpright) {
   Scratch scratch;
   for (int o = 1; o <= 8; ++o) {
-    std::string file = Golden("turned_" + std::to_string(o) + ".jpg");
+    std::string file = ReadGolden("turned_" + std::to_string(o) + ".jpg");
     auto upright = ReadImageInfo(AsBytes(file), 1 << 20, &scratch);
     auto stored = ReadImageInfo(AsBytes(file), 1 << 20, &scratch, ExifOrientation::kIgnore);
     ASSERT_TRUE(upright.ok() && stored.ok());
@@ -131,7 +122,7 @@ RC_GTEST_PROP(ExifOrientation, RegionsAreOfTheUprightImage, ()) {
   static Scratch scratch, other;
   const char* kind = *rc::gen::element(".jpg", ".png", ".webp");
   int o = *rc::gen::element(3, 6, 8);
-  std::string file = Golden("turned_" + std::to_string(o) + kind);
+  std::string file = ReadGolden("turned_" + std::to_string(o) + kind);
   auto info = ReadImageInfo(AsBytes(file), 1 << 20, &scratch);
   RC_ASSERT(info.ok());
   Rect r;

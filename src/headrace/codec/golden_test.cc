@@ -3,8 +3,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,18 +10,11 @@
 #include "headrace/base/json.h"
 #include "headrace/codec/npy.h"
 #include "headrace/codec/seek_points.h"
+#include "headrace/codec/testing/golden_files.h"
 #include "headrace/codec/transform.h"
 
 namespace headrace::codec {
 namespace {
-
-std::string ReadGolden(const std::string& name) {
-  std::string path = HEADRACE_GOLDEN_DIR;
-  path.append("/").append(name);
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << name;
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 void CheckCase(const Json& c, Scratch* scratch) {
   std::string file = ReadGolden(std::string(c.Find("file")->AsString()));

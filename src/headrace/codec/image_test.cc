@@ -4,27 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "headrace/base/json.h"
 #include "headrace/base/keyed_random.h"
+#include "headrace/codec/testing/golden_files.h"
 
 namespace headrace::codec {
 namespace {
 
 constexpr uint64_t kMaxPixels = 1 << 20;
-
-std::string Golden(const std::string& name) {
-  std::string path = HEADRACE_GOLDEN_DIR;
-  path.append("/").append(name);
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << name;
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 Rect DrawRect(KeyedRandom* random, const ImageInfo& info) {
   auto below = [&](uint32_t bound) { return static_cast<uint32_t>(random->NextBelow(bound)); };
@@ -56,7 +47,7 @@ void CheckRegions(const std::string& file, uint32_t channels) {
 }
 
 TEST(Region, EqualsTheSamePartOfTheWholeForEveryKindOfFile) {
-  auto list = Json::Parse(Golden("cases.json"));
+  auto list = Json::Parse(ReadGolden("cases.json"));
   ASSERT_TRUE(list.ok()) << list.status().ToString();
   std::set<std::string> names;
   for (const Json& c : list->Find("cases")->items()) names.emplace(c.Find("file")->AsString());
@@ -64,7 +55,7 @@ TEST(Region, EqualsTheSamePartOfTheWholeForEveryKindOfFile) {
   for (const std::string& name : names)
     for (uint32_t channels : {1u, 3u}) {
       SCOPED_TRACE(name);
-      CheckRegions(Golden(name), channels);
+      CheckRegions(ReadGolden(name), channels);
     }
 }
 

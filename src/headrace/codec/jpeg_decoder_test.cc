@@ -8,6 +8,7 @@
 
 #include "headrace/codec/image.h"
 #include "headrace/codec/pixel_conversion.h"
+#include "headrace/codec/testing/draw_region.h"
 #include "headrace/codec/testing/test_images.h"
 
 namespace headrace::codec {
@@ -80,15 +81,6 @@ Case DrawCase() {
   c.height = *rc::gen::element(*rc::gen::inRange(1u, 20u), *rc::gen::inRange(1u, 200u));
   c.seed = *rc::gen::arbitrary<uint64_t>();
   return c;
-}
-
-Rect DrawRegion(uint32_t width, uint32_t height) {
-  Rect r;
-  r.x = *rc::gen::inRange(0u, width);
-  r.y = *rc::gen::inRange(0u, height);
-  r.width = *rc::gen::inRange(1u, width - r.x + 1);
-  r.height = *rc::gen::inRange(1u, height - r.y + 1);
-  return r;
 }
 
 RC_GTEST_PROP(JpegRegion, EqualsTheSamePartOfTheWholeDecode, ()) {

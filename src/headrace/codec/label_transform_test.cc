@@ -2,13 +2,12 @@
 
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "headrace/codec/element.h"
 #include "headrace/codec/json_scan.h"
+#include "headrace/codec/testing/golden_files.h"
 #include "headrace/codec/transform.h"
 
 namespace headrace::codec {
@@ -42,14 +41,6 @@ std::string Fails(const std::string& members, std::string_view field, Code code 
   Status status = Apply(*Make(members), field, &out);
   EXPECT_EQ(status.code(), code) << field << ": " << status.ToString();
   return std::string(status.message());
-}
-
-std::string Golden(const std::string& name) {
-  std::string path = HEADRACE_GOLDEN_DIR;
-  path.append("/").append(name);
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << name;
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
 using I64 = std::vector<int64_t>;
@@ -134,37 +125,40 @@ TEST(JsonPointer, FollowsItsRules) {
 }
 
 TEST(LabelNpy, ReadsNumPysFiles) {
-  EXPECT_EQ(Read<int64_t>("", Golden("scalar_i8.npy")), I64{-5});
-  EXPECT_EQ(Read<int8_t>(R"("dtype": "int8")", Golden("scalar_i8.npy")), std::vector<int8_t>{-5});
-  EXPECT_EQ(Read<float>(R"("dtype": "float32", "shape": [2, 3])", Golden("matrix_f4.npy")),
+  EXPECT_EQ(Read<int64_t>("", ReadGolden("scalar_i8.npy")), I64{-5});
+  EXPECT_EQ(Read<int8_t>(R"("dtype": "int8")", ReadGolden("scalar_i8.npy")),
+            std::vector<int8_t>{-5});
+  EXPECT_EQ(Read<float>(R"("dtype": "float32", "shape": [2, 3])", ReadGolden("matrix_f4.npy")),
             (F32{0.5f, -1.25f, 3, 4, 5, 6e10f}));
-  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2, 3])", Golden("matrix_f4.npy"))[5],
+  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2, 3])", ReadGolden("matrix_f4.npy"))[5],
             6e10f);
-  EXPECT_EQ(Read<int32_t>(R"("dtype": "int32", "shape": [3])", Golden("vector_u2.npy")),
+  EXPECT_EQ(Read<int32_t>(R"("dtype": "int32", "shape": [3])", ReadGolden("vector_u2.npy")),
             (std::vector<int32_t>{0, 300, 65535}));
-  EXPECT_EQ(Read<uint8_t>(R"("dtype": "uint8", "shape": [2])", Golden("bools.npy")),
+  EXPECT_EQ(Read<uint8_t>(R"("dtype": "uint8", "shape": [2])", ReadGolden("bools.npy")),
             (std::vector<uint8_t>{1, 0}));
-  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2])", Golden("version_3.npy")),
+  EXPECT_EQ(Read<double>(R"("dtype": "float64", "shape": [2])", ReadGolden("version_3.npy")),
             (std::vector<double>{1.5, 2.5}));
-  EXPECT_EQ(Read<int64_t>(R"("shape": [3])", Golden("version_2.npy")), (I64{7, 8, 9}));
+  EXPECT_EQ(Read<int64_t>(R"("shape": [3])", ReadGolden("version_2.npy")), (I64{7, 8, 9}));
 }
 
 TEST(LabelNpy, SaysWhatItFound) {
-  EXPECT_NE(Fails(R"("shape": [2])", Golden("scalar_i8.npy")).find("shape [], expected [2]"),
-            std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [3, 2])", Golden("matrix_f4.npy")).find("[2, 3], expected [3, 2]"),
-            std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [2, 3])", Golden("matrix_f4.npy")).find("not a whole number"),
+  EXPECT_NE(Fails(R"("shape": [2])", ReadGolden("scalar_i8.npy")).find("shape [], expected [2]"),
             std::string::npos);
   EXPECT_NE(
-      Fails(R"("dtype": "int16", "shape": [3])", Golden("vector_u2.npy")).find("65535 at byte 132"),
+      Fails(R"("shape": [3, 2])", ReadGolden("matrix_f4.npy")).find("[2, 3], expected [3, 2]"),
+      std::string::npos);
+  EXPECT_NE(Fails(R"("shape": [2, 3])", ReadGolden("matrix_f4.npy")).find("not a whole number"),
+            std::string::npos);
+  EXPECT_NE(Fails(R"("dtype": "int16", "shape": [3])", ReadGolden("vector_u2.npy"))
+                .find("65535 at byte 132"),
+            std::string::npos);
+  EXPECT_NE(
+      Fails(R"("shape": [2, 3])", ReadGolden("fortran.npy"), Code::kUnimplemented).find("Fortran"),
       std::string::npos);
   EXPECT_NE(
-      Fails(R"("shape": [2, 3])", Golden("fortran.npy"), Code::kUnimplemented).find("Fortran"),
+      Fails(R"("shape": [2])", ReadGolden("big_endian.npy"), Code::kUnimplemented).find(">i4"),
       std::string::npos);
-  EXPECT_NE(Fails(R"("shape": [2])", Golden("big_endian.npy"), Code::kUnimplemented).find(">i4"),
-            std::string::npos);
-  std::string file = Golden("vector_u2.npy");
+  std::string file = ReadGolden("vector_u2.npy");
   for (size_t size = 0; size < file.size(); ++size)
     Fails(R"("format": "npy", "shape": [3])", file.substr(0, size));
   EXPECT_NE(Fails(R"("shape": [3])", file + "x").find("followed by other bytes"),

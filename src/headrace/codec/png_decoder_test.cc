@@ -2,25 +2,17 @@
 #include <rapidcheck/gtest.h>
 
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "headrace/codec/image.h"
+#include "headrace/codec/testing/draw_region.h"
+#include "headrace/codec/testing/golden_files.h"
 
 namespace headrace::codec {
 namespace {
 
 constexpr uint64_t kMaxPixels = 1 << 20;
-
-std::string Golden(const std::string& name) {
-  std::string path = HEADRACE_GOLDEN_DIR;
-  path.append("/").append(name);
-  std::ifstream in(path, std::ios::binary);
-  EXPECT_TRUE(in.good()) << name;
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
 
 Result<PixelView> Decode(const std::string& file, const Rect& region, uint32_t channels,
                          Scratch* scratch) {
@@ -29,17 +21,13 @@ Result<PixelView> Decode(const std::string& file, const Rect& region, uint32_t c
 
 RC_GTEST_PROP(PngRegion, EqualsTheSamePartOfTheWhole, ()) {
   static Scratch scratch, whole_scratch;
-  std::string file = Golden(*rc::gen::element<std::string>(
+  std::string file = ReadGolden(*rc::gen::element<std::string>(
       "rgb.png", "rgba.png", "gray.png", "gray_4bit.png", "bilevel.png", "palette_2bit.png",
       "rgb_16bit.png", "gray_alpha.png", "interlaced.png"));
   uint32_t channels = *rc::gen::element(1u, 3u);
   auto info = ReadImageInfo(AsBytes(file), kMaxPixels, &scratch);
   RC_ASSERT(info.ok());
-  Rect r;
-  r.x = *rc::gen::inRange(0u, info->width);
-  r.y = *rc::gen::inRange(0u, info->height);
-  r.width = *rc::gen::inRange(1u, info->width - r.x + 1);
-  r.height = *rc::gen::inRange(1u, info->height - r.y + 1);
+  Rect r = DrawRegion(info->width, info->height);
   auto whole = Decode(file, {0, 0, info->width, info->height}, channels, &whole_scratch);
   auto part = Decode(file, r, channels, &scratch);
   RC_ASSERT(whole.ok() && part.ok());
@@ -57,7 +45,7 @@ std::string Fails(const std::string& file, Code code) {
 }
 
 TEST(BadPng, EveryTruncationIsNamed) {
-  std::string file = Golden("rgb.png");
+  std::string file = ReadGolden("rgb.png");
   for (size_t size = 8; size < file.size(); ++size) {
     std::string message = Fails(file.substr(0, size), Code::kDataLoss);
     EXPECT_NE(message.find(size < 33 ? "no image header" : "truncated"), std::string::npos)
@@ -66,7 +54,7 @@ TEST(BadPng, EveryTruncationIsNamed) {
 }
 
 TEST(BadPng, EveryChangedByteOfTheDataIsFound) {
-  std::string file = Golden("rgb.png");
+  std::string file = ReadGolden("rgb.png");
   size_t data = file.find("IDAT");
   for (size_t at = data; at + 12 < file.size(); at += 7) {
     std::string broken = file;
@@ -76,7 +64,7 @@ TEST(BadPng, EveryChangedByteOfTheDataIsFound) {
 }
 
 TEST(BadPng, BombsAreRefusedByTheHeader) {
-  std::string file = Golden("rgb.png");
+  std::string file = ReadGolden("rgb.png");
   file.replace(16, 8, std::string("\0\0\xff\xff\0\0\xff\xff", 8));
   EXPECT_NE(Fails(file, Code::kResourceExhausted).find("65535 x 65535"), std::string_view::npos);
   file.replace(16, 8, std::string("\xff\xff\xff\xff\0\0\0\1", 8));
@@ -86,7 +74,7 @@ TEST(BadPng, BombsAreRefusedByTheHeader) {
 }
 
 TEST(BadPng, ALengthPastTheEndIsNamed) {
-  std::string file = Golden("rgb.png");
+  std::string file = ReadGolden("rgb.png");
   file.replace(file.find("IDAT") - 4, 4, "\x7f\xff\xff\xff");
   EXPECT_NE(Fails(file, Code::kDataLoss).find("chunk IDAT at byte"), std::string_view::npos);
 }

@@ -12,6 +12,7 @@
 #include "headrace/base/crc32c.h"
 #include "headrace/codec/image.h"
 #include "headrace/codec/seek_points.h"
+#include "headrace/codec/testing/draw_region.h"
 #include "headrace/codec/testing/instruction_sets.h"
 #include "headrace/codec/testing/test_images.h"
 
@@ -89,15 +90,6 @@ rc::Gen<Case> AnyCase() {
   });
 }
 
-Rect AnyRegion(uint32_t width, uint32_t height) {
-  Rect r;
-  r.x = *rc::gen::inRange(0u, width);
-  r.y = *rc::gen::inRange(0u, height);
-  r.width = *rc::gen::inRange(1u, width - r.x + 1);
-  r.height = *rc::gen::inRange(1u, height - r.y + 1);
-  return r;
-}
-
 RC_GTEST_PROP(SeekDecoder, GivesThePixelsOfLibjpeg, ()) {
   Case c = *AnyCase().as("case");
   Indexed image =
@@ -105,7 +97,7 @@ RC_GTEST_PROP(SeekDecoder, GivesThePixelsOfLibjpeg, ()) {
   RC_ASSERT(image.refusal == SeekRefusal::kNone);
   Scratch scratch;
   for (int i = 0; i < 6; ++i) {
-    Rect r = i == 0 ? Rect{0, 0, c.width, c.height} : AnyRegion(c.width, c.height);
+    Rect r = i == 0 ? Rect{0, 0, c.width, c.height} : DrawRegion(c.width, c.height);
     RC_ASSERT(Difference(image, r, 3, &scratch) == "");
     RC_ASSERT(Difference(image, r, 1, &scratch) == "");
   }
