@@ -23,8 +23,10 @@ struct EntropyJob {
 struct EntropyTask {
   const uint8_t* bytes;  // unstuffed; kEntropyPadding readable bytes after num_bytes
   size_t num_bytes;      // at most 2^32
-  // For each block of the longest job its DC and its AC table; 16-byte aligned.
+  // For each block of the longest job its DC and its AC table, then &HuffmanTable::End(); 16-byte
+  // aligned. A job of fewer blocks takes the last ones.
   const HuffmanTable* const* tables;
+  uint32_t most_blocks;  // of a job
   EntropyJob* jobs;
   size_t num_jobs;
 };

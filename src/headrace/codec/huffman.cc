@@ -18,6 +18,12 @@ uint32_t TopBits(uint64_t window, uint32_t count) {
 }
 
 constexpr uint32_t kMaxDcSize = 11;
+constexpr uint32_t kMaxSecondSize = 7;  // of a value that fits a HuffmanEntry
+
+constexpr HuffmanEntry kNoEntry{0, 0, 0, 0, 0, HuffmanEntry::kUnresolved, 0};
+
+uint8_t Byte(uint32_t value) { return static_cast<uint8_t>(value); }
+uint8_t Shift(uint32_t used) { return Byte(64 - used); }
 
 }  // namespace
 
@@ -69,38 +75,46 @@ bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
     code <<= 1;
   }
   for (uint32_t window = 0; window < kLookupSize; ++window) {
-    if (use.decode) pairs[window] = PairAt(window);
+    if (use.decode) entries[window] = EntryAt(window);
     if (use.skip_size > 0) skips[window] = dc ? 0 : SkipAt(window);
   }
   return true;
 }
 
-uint64_t HuffmanTable::PairAt(uint32_t window) const {
+const HuffmanTable& HuffmanTable::End() {
+  static const auto* const kEnd = [] {
+    auto* table = new HuffmanTable;  // one for ever
+    table->entries.fill(kNoEntry);
+    return table;
+  }();
+  return *kEnd;
+}
+
+HuffmanEntry HuffmanTable::EntryAt(uint32_t window) const {
   Symbol a = Look(window);
-  if (a.length == 0) return kUnresolved;
-  uint64_t left = kLookupBits - a.length;
+  if (a.length == 0) return kNoEntry;
+  uint32_t left = kLookupBits - a.length, used = a.length + a.size, advance = a.run + 1;
+  HuffmanEntry entry{Shift(used), 0, Byte(advance), Byte(used), 0, Byte(a.run), 0};
   uint32_t rest = window & ((1u << left) - 1);
   if (a.size > left) {
-    if (left == 0) return kUnresolved;
+    if (left == 0) return kNoEntry;
     // Base and raw bits make the value; the sign is the first bit after the code.
-    int32_t base = rest >> (left - 1) ? 0 : 1 - (1 << a.size);
-    return (a.length + a.size) | uint64_t{a.run} << 8 | uint64_t{100} << 16 |
-           uint64_t{a.run + 1} << 24 | uint64_t{static_cast<uint16_t>(base)} << 32 |
-           uint64_t{a.size} << 60;
+    entry.value = static_cast<int16_t>(rest >> (left - 1) ? 0 : 1 - (1 << a.size));
+    entry.raw_bits = Byte(a.size);
+    return entry;
   }
   left -= a.size;
-  uint32_t first_bits = rest >> left;
-  uint64_t value = static_cast<uint16_t>(Extend(first_bits, a.size));
-  uint32_t used = a.length + a.size, advance = a.run + 1;
-  uint64_t first = uint64_t{a.run} << 8 | value << 32;
+  entry.value = static_cast<int16_t>(Extend(rest >> left, a.size));
   Symbol b;
   if (!dc_ && a.run != kEndOfBlock) b = Look(window << used & (kLookupSize - 1));
-  if (b.length == 0 || b.length + b.size > left)
-    return first | used | uint64_t{advance} << 16 | uint64_t{advance} << 24;
-  uint32_t second_bits = window >> (left - b.length - b.size) & ((1u << b.size) - 1);
-  uint64_t second = static_cast<uint32_t>(Extend(second_bits, b.size)) & 0xfff;
-  return first | (used + b.length + b.size) | uint64_t{advance + b.run} << 16 |
-         uint64_t{advance + b.run + 1} << 24 | second << 48;
+  if (b.length == 0 || b.length + b.size > left || b.size > kMaxSecondSize) return entry;
+  uint32_t second = window >> (left - b.length - b.size) & ((1u << b.size) - 1);
+  used += b.length + b.size;
+  entry.shift = Shift(used);
+  entry.advance = Byte(advance + b.run + 1);
+  entry.used = Byte(used);
+  entry.second = static_cast<int8_t>(Extend(second, b.size));
+  return entry;
 }
 
 uint32_t HuffmanTable::SkipAt(uint32_t window) const {

@@ -21,11 +21,26 @@ struct HuffmanValue {
 
 // Which of a table's look-ups are wanted: filling one takes longer than a small image's decode.
 struct HuffmanUse {
-  bool decode = true;  // `pairs`
+  bool decode = true;  // `entries`
   // `skips`, of values of at most so many bits; 0 = not wanted.
   uint32_t skip_size = 0;
   friend bool operator==(const HuffmanUse&, const HuffmanUse&) = default;
 };
+
+// What the next bits mean: up to two symbols, or one with a value of which only the sign is among
+// them. Read by the lanes one byte at a time.
+struct HuffmanEntry {
+  static constexpr uint8_t kUnresolved = 192;
+
+  uint8_t shift;     // 64 less the bits used in all
+  uint8_t raw_bits;  // how many of the last bits used must still be added to the first value
+  uint8_t advance;   // how far the position moves: the second value, if any, is right before it
+  uint8_t used;      // bits in all
+  int16_t value;     // the first value
+  uint8_t run;       // its place after the position in the block; or kUnresolved: DecodeOne
+  int8_t second;     // the second value
+};
+static_assert(sizeof(HuffmanEntry) == 8);
 
 // The decoding form of one table. Immutable after Build.
 class HuffmanTable {
@@ -35,17 +50,9 @@ class HuffmanTable {
   // Advance that stands for the end of a block: past 63 from wherever it is added.
   static constexpr uint32_t kEndOfBlock = 80;
 
-  // For decoding: what the next kLookupBits bits mean: up to two symbols, or one with a
-  // value of which only the sign is among them.
-  //   0-5    bits used in all          6      not in this table: DecodeOne
-  //   8-15   place of the first value after the position in the block
-  //   16-23  place of the second value, likewise; unused places lead past the block
-  //   24-31  how far the position moves
-  //   32-47  first value               48-59  second value
-  //   60-63  how many of the last bits used must still be added to the first value
-  // It is the first member: a pointer to it is a pointer to the table.
-  alignas(64) std::array<uint64_t, kLookupSize> pairs;
-  static constexpr uint64_t kUnresolved = 64;
+  // For decoding, by the next kLookupBits bits. It is the first member: a pointer to it is a
+  // pointer to the table.
+  alignas(64) std::array<HuffmanEntry, kLookupSize> entries;
 
   // For counting bits without values (AC tables): as many symbols as have their
   // code among the next bits and values of at most skip_size bits. 0-7 bits used, 8-15 advance, 16
@@ -53,6 +60,8 @@ class HuffmanTable {
   std::array<uint32_t, kLookupSize> skips;
   static constexpr uint32_t kSkipEnds = 1u << 16;
 
+  // Stands behind the last table of a list: no bits mean anything in it.
+  static const HuffmanTable& End();
   // False when the codes do not fit, or a symbol is not allowed.
   bool Build(const HuffmanSpec& spec, bool dc, HuffmanUse use);
   // The symbol at the top of `window` (at least 31 bits valid). An end of block has
@@ -68,7 +77,7 @@ class HuffmanTable {
   Symbol SymbolOf(uint32_t length, uint8_t code) const;
   // The symbol whose code starts at the top of `window` of kLookupBits bits; length 0 = longer.
   Symbol Look(uint32_t window) const;
-  uint64_t PairAt(uint32_t window) const;
+  HuffmanEntry EntryAt(uint32_t window) const;
   uint32_t SkipAt(uint32_t window) const;
 
   bool dc_ = false;

@@ -1,8 +1,9 @@
 #include "headrace/codec/resize.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+
+#include "headrace/codec/resize_weights.h"
 
 namespace headrace::codec {
 namespace {
@@ -37,70 +38,63 @@ bool AxisTaps::Prepare(const AxisPlan& plan, bool reversed) {
   return false;
 }
 
-// NOLINTBEGIN(bugprone-incorrect-roundings): adding a half and truncating is the definition
-// The order of the double operations is part of the definition: it decides the last bits of the
-// weights, and with them how halves round.
-AxisTaps::Span AxisTaps::ComputeWeights(uint32_t index) {
-  double step = plan_.step;
-  double scale = static_cast<double>(plan_.in) / step / static_cast<double>(plan_.out);
-  double support = std::max(scale, 1.0), inverse = 1.0 / support;
-  double center = plan_.phase / step + (static_cast<double>(index) + 0.5) * scale;
-  int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-  int64_t end =
-      std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), plan_.num_samples());
-  auto* weights = reinterpret_cast<double*>(weights_.data());
-  double sum = 0.0;
-  for (int64_t k = begin; k < end; ++k) {
-    double distance = std::fabs((static_cast<double>(k) - center + 0.5) * inverse);
-    double weight = distance < 1.0 ? 1.0 - distance : 0.0;
-    weights[k - begin] = weight;
-    sum += weight;
-  }
-  // The integer weights take the place of the others.
-  auto* integers = reinterpret_cast<uint32_t*>(weights);
-  for (int64_t k = 0; k < end - begin; ++k) {
-    double weight = sum != 0.0 ? weights[k] / sum : weights[k];
-    integers[k] = static_cast<uint32_t>(0.5 + weight * (1 << kPrecision));
-  }
-  Span span{static_cast<uint32_t>(begin), static_cast<uint32_t>(end - begin), integers};
-  for (; span.count > 1 && span.weights[0] == 0; ++span.weights, ++span.first) --span.count;
-  while (span.count > 1 && span.weights[span.count - 1] == 0) --span.count;
-  return span;
+// Drops the zeros at the ends of one output's weights, which lie kWeightLanes apart.
+AxisTaps::Span AxisTaps::Trim(uint32_t first, uint32_t count, const uint32_t* weights) {
+  for (; count > 1 && *weights == 0; weights += kWeightLanes, ++first) --count;
+  while (count > 1 && weights[size_t{count - 1} * kWeightLanes] == 0) --count;
+  return {first, count, weights};
 }
-
-// NOLINTEND(bugprone-incorrect-roundings)
 
 bool AxisTaps::Compute() {
   // Weights of an output: the support rounded up on both sides, and its middle.
-  size_t most = size_t{plan_.in} / plan_.out * 2 + 5;
-  if (!outputs_.Reserve(plan_.count * sizeof(Output)) || !weights_.Reserve(most * sizeof(double)) ||
-      !pairs_.Reserve(plan_.count * (most + 1) / 2 * 2 * sizeof(uint32_t)))
+  const uint32_t most = plan_.in / plan_.out * 2 + 5;
+  if (!outputs_.Reserve(plan_.count * sizeof(Output)) ||
+      !weights_.Reserve(size_t{most} * kWeightLanes * sizeof(uint32_t)) ||
+      !pairs_.Reserve(size_t{plan_.count} * (most + 1) / 2 * 2 * sizeof(uint32_t)))
     return false;
   auto* outputs = reinterpret_cast<Output*>(outputs_.data());
-  auto* pairs = reinterpret_cast<uint32_t*>(pairs_.data());
-  constexpr uint32_t kLowMask = (1u << kLowBits) - 1;
+  WeightTask task{&plan_, 0, TapsPerOutput(), {}, reinterpret_cast<uint32_t*>(weights_.data())};
   uint32_t pair = 0;
   source_begin_ = plan_.num_samples();
   source_end_ = max_count_ = 0;
   for (uint32_t i = 0; i < plan_.count; ++i) {
-    Span span = ComputeWeights(plan_.begin + i);
-    outputs[reversed_ ? plan_.count - 1 - i : i] = {span.first, span.count, pair};
-    for (uint32_t k = 0; k < span.count; k += 2, ++pair) {
-      uint32_t a = span.weights[k], b = k + 1 < span.count ? span.weights[k + 1] : 0;
-      if (plan_.coarse) {
-        pairs[2 * pair] = CoarseWeight(a);
-        pairs[2 * pair + 1] = CoarseWeight(b);
-        continue;
-      }
-      pairs[2 * pair] = (a >> kLowBits) | (b >> kLowBits) << 16;
-      pairs[2 * pair + 1] = (a & kLowMask) | (b & kLowMask) << 16;
+    const uint32_t lane = i % kWeightLanes;
+    if (lane == 0) {
+      task.index = plan_.begin + i;
+      ComputeWeights(&task);
     }
+    Span span = Trim(task.first[lane], task.num_taps, task.weights + lane);
+    outputs[reversed_ ? plan_.count - 1 - i : i] = {span.first, span.count, pair};
+    pair = AppendPairs(span, pair);
     source_begin_ = std::min(source_begin_, span.first);
     source_end_ = std::max(source_end_, span.first + span.count);
     max_count_ = std::max(max_count_, span.count);
   }
   for (uint32_t i = 0; i < plan_.count; ++i) outputs[i].first -= source_begin_;
   return true;
+}
+
+uint32_t AxisTaps::TapsPerOutput() const {
+  // From trunc(center - support + 0.5) up to trunc(center + support + 0.5).
+  double support = std::max(static_cast<double>(plan_.in) / plan_.step / plan_.out, 1.0);
+  return static_cast<uint32_t>(2 * support) + 2;
+}
+
+uint32_t AxisTaps::AppendPairs(const Span& span, uint32_t pair) {
+  constexpr uint32_t kLowMask = (1u << kLowBits) - 1;
+  auto* pairs = reinterpret_cast<uint32_t*>(pairs_.data());
+  for (uint32_t k = 0; k < span.count; k += 2, ++pair) {
+    const uint32_t* weight = span.weights + size_t{k} * kWeightLanes;
+    uint32_t a = weight[0], b = k + 1 < span.count ? weight[kWeightLanes] : 0;
+    if (plan_.coarse) {
+      pairs[2 * pair] = CoarseWeight(a);
+      pairs[2 * pair + 1] = CoarseWeight(b);
+      continue;
+    }
+    pairs[2 * pair] = (a >> kLowBits) | (b >> kLowBits) << 16;
+    pairs[2 * pair + 1] = (a & kLowMask) | (b & kLowMask) << 16;
+  }
+  return pair;
 }
 
 void OutputFormat::SetNormalization(const std::vector<double>& mean,
@@ -135,11 +129,11 @@ Status Resizer::Run(const PixelView& view, const OutputFormat& format, uint32_t 
   job.out = out;
   job.row_bytes = size_t{x_.num_outputs()} * format.channels;
   job.window_stride =
-      RoundUp(std::max<size_t>(job.row_bytes, size_t{format.width} * format.channels), 64);
+      RoundUp(std::max<size_t>(job.row_bytes + 15, size_t{format.width} * format.channels), 64);
   job.window_rows = y_.max_count() + 2 * ResizeJob::kBandRows;
   size_t band_bytes = RoundUp(size_t{view.width} * view.channels, 16) * ResizeJob::kBandRows;
   if (!band_.Reserve(band_bytes) ||
-      !columns_.Reserve(RoundUp(job.row_bytes, 16) * ResizeJob::kBandRows) ||
+      !columns_.Reserve(RoundUp(x_.num_outputs(), 16) * format.channels * ResizeJob::kBandRows) ||
       !window_.Reserve(job.window_rows * job.window_stride) || !row_.Reserve(job.window_stride))
     return Error(Code::kResourceExhausted, "no memory for resizing {} x {} pixels", view.width,
                  view.height);

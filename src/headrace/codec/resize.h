@@ -69,10 +69,12 @@ class AxisTaps {
  private:
   struct Span {
     uint32_t first, count;
-    const uint32_t* weights;  // in weights_, until the next call
+    const uint32_t* weights;  // in weights_
   };
-  // The weights of output `index`, without zeros at the ends.
-  Span ComputeWeights(uint32_t index);
+  static Span Trim(uint32_t first, uint32_t count, const uint32_t* weights);
+  uint32_t TapsPerOutput() const;
+  // Appends the weights from place `pair` on; returns the place after them.
+  uint32_t AppendPairs(const Span& span, uint32_t pair);
   bool Compute();
 
   AxisPlan plan_;
@@ -128,7 +130,7 @@ struct ResizeJob {
   uint32_t left, top;
   std::byte* out;
   uint8_t* band;     // [source columns * view.channels, rounded up to 16][kBandRows]
-  uint8_t* columns;  // [row_bytes rounded up to 16][kBandRows]
+  uint8_t* columns;  // [output columns, rounded up to 16][view.channels][kBandRows]
   uint8_t* window;   // [window_rows][window_stride]
   uint8_t* row;      // [window_stride], one finished row
   size_t window_rows, window_stride, row_bytes;

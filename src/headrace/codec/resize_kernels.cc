@@ -60,9 +60,9 @@ void BandToColumns(const uint8_t* const* rows, size_t offset, uint8_t* dst) {
     for (size_t x = 0; x < 16; ++x) dst[x * kBand + y] = rows[y][offset + x];
 }
 
-void ColumnsToBand(const uint8_t* columns, uint8_t* dst, size_t stride) {
+void ColumnsToBand(const uint8_t* columns, size_t step, uint8_t* dst, size_t stride) {
   for (size_t y = 0; y < kBand; ++y)
-    for (size_t x = 0; x < 16; ++x) dst[y * stride + x] = columns[x * kBand + y];
+    for (size_t x = 0; x < 16; ++x) dst[y * stride + x] = columns[x * step + y];
 }
 
 // Elements done in vectors; the caller does the rest.
@@ -232,13 +232,13 @@ HWY_INLINE void BandToColumns(const uint8_t* const* HWY_RESTRICT rows, size_t of
   }
 }
 
-// dst[y][x] = columns[x][y] for 16 columns x of a band's 64 rows y.
-HWY_INLINE void ColumnsToBand(const uint8_t* HWY_RESTRICT columns, uint8_t* HWY_RESTRICT dst,
-                              size_t stride) {
+// dst[y][x] = columns[x][y] for 16 columns x, `step` bytes apart, of a band's 64 rows y.
+HWY_INLINE void ColumnsToBand(const uint8_t* HWY_RESTRICT columns, size_t step,
+                              uint8_t* HWY_RESTRICT dst, size_t stride) {
   for (size_t y = 0; y < kBand;
        y += hn::Lanes(D8()), columns += hn::Lanes(D8()), dst += hn::Lanes(D8()) * stride) {
     V8 v[16];
-#define HR_LOAD(i) v[i] = hn::LoadU(D8(), columns + i * kBand);
+#define HR_LOAD(i) v[i] = hn::LoadU(D8(), columns + i * step);
     HR_EACH_OF_16(HR_LOAD)
     TransposeBlocks(v);
 #define HR_STORE(i) StoreBlocks(v[i], dst + i * stride, stride);
@@ -325,6 +325,29 @@ void ConvertRowImpl(const uint8_t* values, size_t count, const float* mul, const
   }
 }
 
+// Transposes the finished columns into a band of the window: rows of interleaved pixels, or a row
+// of each channel after the other. What is written past the end of one channel's row is overwritten
+// by the next channel; the window's rows have room for the last.
+void ColumnsToRows(const ResizeJob& job, uint8_t* dst) {
+  const size_t width = job.x->num_outputs();
+  const size_t have = job.view.channels, want = job.format->channels;
+  if (have == want && (job.format->channels_last || want == 1)) {
+    for (size_t x = 0; x < width * have; x += 16)
+      ColumnsToBand(job.columns + x * kBand, kBand, dst + x, job.window_stride);
+    return;
+  }
+  if (job.format->channels_last) {  // gray spread
+    for (size_t y = 0; y < kBand; ++y)
+      for (size_t x = 0; x < width; ++x)
+        std::memset(dst + y * job.window_stride + x * want, job.columns[x * kBand + y], want);
+    return;
+  }
+  for (size_t c = 0; c < want; ++c)
+    for (size_t x = 0; x < width; x += 16)
+      ColumnsToBand(job.columns + (x * have + (have == 1 ? 0 : c)) * kBand, have * kBand,
+                    dst + c * width + x, job.window_stride);
+}
+
 // First pass over the rows [y, y + 64) of the source: into 64 rows at `dst` of the window.
 void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
   const uint8_t* rows[kBand];
@@ -333,21 +356,15 @@ void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
   const size_t source_bytes = size_t{job.view.width} * job.view.channels;
   for (size_t x = 0; x < source_bytes; x += 16) BandToColumns(rows, x, job.band + x * kBand);
 
-  const uint32_t channels = job.format->channels, width = job.x->num_outputs();
+  const uint32_t width = job.x->num_outputs();
   const size_t step = size_t{job.view.channels} * kBand;
   const auto sum = job.x->coarse() ? CoarseSum : WeightedSum;
-  for (uint32_t c = 0; c < channels; ++c) {
-    const uint8_t* source = job.band + (job.view.channels == 1 ? 0 : c * kBand);
-    for (uint32_t x = 0; x < width; ++x) {
-      const AxisTaps::Output& taps = job.x->output(x);
-      size_t place = job.format->channels_last ? size_t{x} * channels + c : size_t{c} * width + x;
-      sum(source + taps.first * step, step, taps.count, job.x->pairs() + 2 * size_t{taps.pair},
-          job.columns + place * kBand, kBand);
-    }
+  for (uint32_t x = 0; x < width; ++x) {
+    const AxisTaps::Output& taps = job.x->output(x);
+    sum(job.band + taps.first * step, step, taps.count, job.x->pairs() + 2 * size_t{taps.pair},
+        job.columns + x * step, step);
   }
-
-  for (size_t x = 0; x < job.row_bytes; x += 16)
-    ColumnsToBand(job.columns + x * kBand, dst + x, job.window_stride);
+  ColumnsToRows(job, dst);
 }
 
 // Writes the finished row number `y` of the wanted ones.

@@ -14,7 +14,7 @@ namespace {
 // Rows are decoded in groups whose coefficients stay in the second-level cache; a multiple of the
 // number of lanes.
 constexpr size_t kGroupBytes = 256 << 10;
-constexpr uint32_t kGroupRows = 3;
+constexpr uint32_t kGroupRows = 4;
 
 // Room around the samples of a plane: one before the first, and what wide loads read past the last.
 constexpr size_t kMargin = 64;
@@ -184,11 +184,12 @@ SeekRefusal SeekDecoder::DecodeGroups(uint32_t num_planes) {
     zeroed_bytes_ = coefficients_.capacity();
     std::memset(coefficients_.data(), 0, zeroed_bytes_);
   }
-  if (!row_tables_.Reserve(2 * blocks * sizeof(void*)) || !ReservePlanes(num_planes))
+  if (!row_tables_.Reserve((2 * blocks + 1) * sizeof(void*)) || !ReservePlanes(num_planes))
     return SeekRefusal::kNoRecord;
   auto* tables = reinterpret_cast<const HuffmanTable**>(row_tables_.data());
   for (size_t i = 0; i < 2 * blocks; ++i)
     tables[i] = block_tables_[i % (2 * frame_.blocks_per_mcu)];
+  tables[2 * blocks] = &HuffmanTable::End();
   for (uint32_t row = first_row_; row < end_row_; row += group) {
     SeekRefusal refusal = DecodeRows(row, std::min(row + group, end_row_), num_planes);
     if (refusal != SeekRefusal::kNone) return refusal;
@@ -291,8 +292,11 @@ SeekRefusal SeekDecoder::RunJobs(size_t num_bytes) {
   for (const EntropyJob& job : jobs_)
     if (job.bit > uint64_t{num_bytes} * 8) return SeekRefusal::kRecordForeign;
   std::memset(Data(unstuffed_) + num_bytes, 0, kEntropyPadding);
-  EntropyTask task{Data(unstuffed_), num_bytes,
-                   reinterpret_cast<const HuffmanTable* const*>(row_tables_.data()), jobs_.data(),
+  EntropyTask task{Data(unstuffed_),
+                   num_bytes,
+                   reinterpret_cast<const HuffmanTable* const*>(row_tables_.data()),
+                   static_cast<uint32_t>(BlocksPerRow()),
+                   jobs_.data(),
                    jobs_.size()};
   if (!DecodeEntropy(task)) return SeekRefusal::kRecordForeign;
   for (const RowCode& code : codes_) {
