@@ -1,8 +1,8 @@
 """Headrace itself: a contender like the others.
 
-headrace            pack: without waiting for the disk, as all the others
-headrace-plain      pack: without seek points
-headrace-durable    pack: as a user gets it, everything on the disk before it returns
+headrace            pack: with seek points, without waiting for the disk, as all the others
+headrace-plain      pack: without seek points, so that no image is looked into
+headrace-durable    pack: likewise, and everything on the disk before it returns
 headrace-index      small: tar shards indexed where they lie
 headrace-fast       train: images are resized before their colours are converted
 """
@@ -93,7 +93,7 @@ def pack(args) -> None:
     options += ["--shard-samples", SAMPLES_PER_SHARD]
     if args.contender != "headrace-durable":
         options.append("--no-fsync")
-    if args.contender == "headrace-plain":
+    if args.contender != "headrace":
         options.append("--seek-points=off")
 
     def write(files, folder) -> None:
