@@ -52,8 +52,7 @@ struct ServerAnswer {
   std::optional<uint64_t> content_length;  // told instead of the body's size
   bool chunked = false;                    // Transfer-Encoding: chunked
   bool close = false;                      // closes the connection after the answer
-  // Sent right after the request's head, before its body is read ("HTTP/1.1 100 Continue" and such,
-  // with all line ends): for tests of more than one block of headers.
+  // Sent first, as it is: blocks like "HTTP/1.1 100 Continue\r\n\r\n".
   std::string before;
   std::chrono::milliseconds first_byte_delay{0};
   uint64_t drip_bytes = 0;                  // > 0: the body goes out in pieces of so many bytes,
@@ -93,7 +92,8 @@ class FaultServer {
   using Handler = std::function<ServerAnswer(const ServerRequest&)>;
   using Match = std::function<bool(const ServerRequest&)>;
 
-  // Listens on 127.0.0.1 and a free port. Without a handler each answer is 200 with an empty body.
+  // Listens on 127.0.0.1 and a free port, and adds 127.0.0.1 to the environment's no_proxy, so make
+  // one before the first client. Without a handler each answer is 200 with an empty body.
   // The handler is called from several threads at once. Ends the test program when it cannot
   // listen.
   explicit FaultServer(Handler handler = nullptr);
