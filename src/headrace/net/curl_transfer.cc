@@ -14,8 +14,11 @@ namespace {
 
 constexpr long kReceiveBufferBytes = 256 << 10;
 constexpr long kSendBufferBytes = 256 << 10;
-// CURLOPT_QUICK_EXIT, which headers before 7.87 do not name.
+// Options that old headers do not name: CURLOPT_QUICK_EXIT (7.87), CURLOPT_PREREQFUNCTION and
+// CURLOPT_PREREQDATA (7.80).
 constexpr auto kQuickExit = static_cast<CURLoption>(CURLOPTTYPE_LONG + 322);
+constexpr auto kPrereqFunction = static_cast<CURLoption>(CURLOPTTYPE_FUNCTIONPOINT + 312);
+constexpr auto kPrereqData = static_cast<CURLoption>(CURLOPTTYPE_OBJECTPOINT + 313);
 
 bool SameName(std::string_view a, std::string_view b) {
   auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; };
@@ -59,8 +62,12 @@ class EasyOptions {
   void Pointer(CURLoption option, T* value) {
     Keep(curl_.easy_setopt(easy_, option, value));
   }
-  // For an option that old versions lack.
+  // For options that old versions lack.
   void NumberIfKnown(CURLoption option, long value) {
+    (void)curl_.easy_setopt(easy_, option, value);
+  }
+  template <typename T>
+  void PointerIfKnown(CURLoption option, T* value) {
     (void)curl_.easy_setopt(easy_, option, value);
   }
   void Refuse(CURLcode code) { Keep(code); }
@@ -131,8 +138,9 @@ Status CurlTransfer::Start(const CurlLibrary& curl, const HttpClientOptions& opt
   return OkStatus();
 }
 
-// A body is read by a callback that cannot go back, so that libcurl never sends a PUT or POST a
-// second time by itself when a kept connection turns out to be dead; GET, HEAD and DELETE it may.
+// libcurl sends a request again by itself when a kept connection turns out to be dead. A PUT or
+// POST must not be: OnSend stops it, and in versions before 7.80, which do not ask, a body that is
+// read by a callback that cannot go back.
 void CurlTransfer::SetMethod(EasyOptions* set) {
   const std::string& method = request_.method;
   if (method == "HEAD") {
@@ -144,6 +152,8 @@ void CurlTransfer::SetMethod(EasyOptions* set) {
     set->Pointer(CURLOPT_READDATA, this);
     set->Number(CURLOPT_UPLOAD_BUFFERSIZE, kSendBufferBytes);
     if (method != "PUT") set->Pointer(CURLOPT_CUSTOMREQUEST, method.c_str());
+    set->PointerIfKnown(kPrereqData, this);
+    set->PointerIfKnown(kPrereqFunction, &SendCallback);
   } else {
     set->Number(CURLOPT_HTTPGET, 1);
     if (method != "GET") set->Pointer(CURLOPT_CUSTOMREQUEST, method.c_str());
@@ -208,7 +218,9 @@ void CurlTransfer::Fail(Status status) { std::exchange(done_, nullptr)(std::move
 
 Status CurlTransfer::StatusOf(CURLcode code) const {
   if (!failed_.ok()) return failed_;
-  const char* words = curl_message_[0] ? curl_message_ : curl_->easy_strerror(code);
+  // The longer words can hold the URL of a proxy with its password.
+  bool tell = curl_message_[0] != '\0' && std::strchr(curl_message_, '@') == nullptr;
+  const char* words = tell ? curl_message_ : curl_->easy_strerror(code);
   switch (code) {
     case CURLE_PARTIAL_FILE:
       return Error(Code::kDataLoss, "the body ended after {} bytes, before its told end ({})",
@@ -217,13 +229,16 @@ Status CurlTransfer::StatusOf(CURLcode code) const {
       return Error(Code::kInvalidArgument, "{}", words);
     case CURLE_OUT_OF_MEMORY:
       return Error(Code::kResourceExhausted, "no memory for the transfer ({})", words);
-    case CURLE_COULDNT_RESOLVE_PROXY:  // libcurl's words can hold the proxy's password
+    case CURLE_COULDNT_RESOLVE_PROXY:
       return Error(
           Code::kUnavailable,
           "the proxy that the environment names (http_proxy, https_proxy, all_proxy) cannot "
           "be used: its name is unknown, or it is not an address of a proxy");
     case CURLE_SEND_FAIL_REWIND:
-      return Error(Code::kUnavailable, "the connection ended while the body was sent");
+    case CURLE_ABORTED_BY_CALLBACK:
+      return Error(Code::kUnavailable,
+                   "the connection ended before an answer came; the server may have done "
+                   "what was asked, or not");
     case CURLE_FAILED_INIT:
     case CURLE_BAD_FUNCTION_ARGUMENT:
     case CURLE_UNKNOWN_OPTION:
@@ -256,6 +271,12 @@ size_t CurlTransfer::OnRead(MutableBytes out) {
   return bytes;
 }
 
+// Called before the request goes out on a connection. Returns what tells libcurl to go on, or not.
+int CurlTransfer::OnSend() {
+  constexpr int kGoOn = 0, kStop = 1;
+  return ++times_sent_ == 1 ? kGoOn : kStop;
+}
+
 // libcurl is C: what a callback gives back is a number of bytes, and a wrong one ends the transfer.
 size_t CurlTransfer::HeaderCallback(char* data, size_t size, size_t count, void* self) {
   auto* transfer = static_cast<CurlTransfer*>(self);
@@ -280,6 +301,10 @@ size_t CurlTransfer::BodyCallback(char* data, size_t size, size_t count, void* s
 size_t CurlTransfer::ReadCallback(char* data, size_t size, size_t count, void* self) {
   return static_cast<CurlTransfer*>(self)->OnRead(
       {reinterpret_cast<std::byte*>(data), size * count});
+}
+
+int CurlTransfer::SendCallback(void* self, char*, char*, int, int) {
+  return static_cast<CurlTransfer*>(self)->OnSend();
 }
 
 }  // namespace headrace::net

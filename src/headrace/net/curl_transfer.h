@@ -56,9 +56,12 @@ class CurlTransfer {
   size_t OnHeader(std::string_view line);
   size_t OnBody(Bytes bytes);
   size_t OnRead(MutableBytes out);
+  int OnSend();
   static size_t HeaderCallback(char* data, size_t size, size_t count, void* self);
   static size_t BodyCallback(char* data, size_t size, size_t count, void* self);
   static size_t ReadCallback(char* data, size_t size, size_t count, void* self);
+
+  static int SendCallback(void* self, char* their_ip, char* our_ip, int their_port, int our_port);
 
   const HttpRequest request_;
   const Context ctx_;
@@ -75,6 +78,7 @@ class CurlTransfer {
   Status failed_;  // why a callback ended the transfer
   Clock::time_point first_byte_{};
   uint64_t body_sent_ = 0;
+  int times_sent_ = 0;
 
   Clock::time_point started_{}, last_progress_{};
   uint64_t moved_bytes_ = 0;   // as of last_progress_

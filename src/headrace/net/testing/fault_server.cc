@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include <utility>
 
 #include "headrace/base/mutex.h"
+#include "headrace/net/testing/server_tls.h"
 
 namespace headrace::net {
 
@@ -99,6 +101,14 @@ void AddToNoProxy() {
   ::setenv("no_proxy", (hosts + "127.0.0.1").c_str(), 1);
 }
 
+// OpenSSL writes to closed connections without keeping the signal away.
+void BlockSigpipe() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
 [[noreturn]] void CannotListen() {
   std::perror("the tests' HTTP server cannot listen on 127.0.0.1");
   std::abort();
@@ -108,7 +118,7 @@ void AddToNoProxy() {
 
 class FaultServer::Impl {
  public:
-  explicit Impl(Handler handler);
+  Impl(Handler handler, Transport transport);
   ~Impl();
 
   struct Connection {
@@ -116,7 +126,9 @@ class FaultServer::Impl {
     uint64_t number = 0;
     bool busy = false;  // a request is being read or answered
     std::thread thread;
-    std::string unread;  // of the thread alone
+    // Of the thread alone.
+    std::unique_ptr<ServerStream> stream;
+    std::string unread;
   };
   struct Injected {
     Fault fault;
@@ -137,6 +149,7 @@ class FaultServer::Impl {
   void SetBusy(Connection* connection, bool busy);
   void Close(Connection* connection, Cut cut);
 
+  std::unique_ptr<ServerTls> tls;  // null: not encrypted
   int listener = -1;
   uint16_t port = 0;
   std::thread acceptor;
@@ -156,7 +169,8 @@ class FaultServer::Impl {
   uint64_t active HR_GUARDED_BY(mu) = 0, peak HR_GUARDED_BY(mu) = 0;
 };
 
-FaultServer::Impl::Impl(Handler made_with) : handler(std::move(made_with)) {
+FaultServer::Impl::Impl(Handler made_with, Transport transport) : handler(std::move(made_with)) {
+  if (transport == Transport::kTls) tls = std::make_unique<ServerTls>();
   static std::once_flag once;
   std::call_once(once, AddToNoProxy);
   listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -219,7 +233,9 @@ void FaultServer::Impl::AcceptAll() {
 }
 
 void FaultServer::Impl::Serve(Connection* connection) {
-  bool open = true;
+  BlockSigpipe();
+  connection->stream = tls ? tls->Accept(connection->fd) : PlainStream(connection->fd);
+  bool open = connection->stream != nullptr;
   while (open) {
     auto request = Read(connection);
     if (!request) break;
@@ -235,9 +251,7 @@ void FaultServer::Impl::Serve(Connection* connection) {
 // Returns false when the client is gone.
 bool FaultServer::Impl::ReadMore(Connection* connection) {
   char piece[64 << 10];
-  ssize_t bytes = 0;
-  do bytes = ::recv(connection->fd, piece, sizeof(piece), 0);
-  while (bytes < 0 && errno == EINTR);
+  long bytes = connection->stream->Receive(piece, sizeof(piece));
   if (bytes <= 0) return false;
   connection->unread.append(piece, static_cast<size_t>(bytes));
   return true;
@@ -336,9 +350,8 @@ bool FaultServer::Impl::SendPiece(Connection* connection, const ServerAnswer& an
 
 bool FaultServer::Impl::Send(Connection* connection, std::string_view bytes, bool body) {
   while (!bytes.empty()) {
-    ssize_t sent = ::send(connection->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) return false;
+    long sent = connection->stream->Send(bytes);
+    if (sent < 1) return false;
     bytes.remove_prefix(static_cast<size_t>(sent));
     bytes_sent += static_cast<uint64_t>(sent);
     if (body) body_bytes_sent += static_cast<uint64_t>(sent);
@@ -372,11 +385,18 @@ void FaultServer::Impl::Close(Connection* connection, Cut cut) {
   connection->fd = -1;
 }
 
-FaultServer::FaultServer(Handler handler) : impl_(std::make_unique<Impl>(std::move(handler))) {}
+FaultServer::FaultServer(Handler handler, Transport transport)
+    : impl_(std::make_unique<Impl>(std::move(handler), transport)) {}
 FaultServer::~FaultServer() = default;
 
 uint16_t FaultServer::port() const { return impl_->port; }
-std::string FaultServer::url() const { return fmt::format("http://127.0.0.1:{}", impl_->port); }
+std::string FaultServer::url() const {
+  return fmt::format("{}://127.0.0.1:{}", impl_->tls ? "https" : "http", impl_->port);
+}
+
+std::string FaultServer::certificate_pem() const {
+  return impl_->tls ? impl_->tls->certificate_pem() : "";
+}
 
 void FaultServer::SetHandler(Handler handler) {
   MutexLock lock(&impl_->mu);

@@ -87,6 +87,11 @@ Fault HangFault();
 ServerAnswer AnswerRange(const ServerRequest& request, std::string_view content,
                          std::string_view etag = "");
 
+enum class Transport {
+  kPlain,
+  kTls,  // with a certificate made on the spot, see certificate_pem()
+};
+
 class FaultServer {
  public:
   using Handler = std::function<ServerAnswer(const ServerRequest&)>;
@@ -96,14 +101,16 @@ class FaultServer {
   // one before the first client. Without a handler each answer is 200 with an empty body.
   // The handler is called from several threads at once. Ends the test program when it cannot
   // listen.
-  explicit FaultServer(Handler handler = nullptr);
+  explicit FaultServer(Handler handler = nullptr, Transport transport = Transport::kPlain);
   // Closes all connections, in the middle of answers too, and waits for the threads.
   ~FaultServer();
   FaultServer(const FaultServer&) = delete;
   FaultServer& operator=(const FaultServer&) = delete;
 
   uint16_t port() const;
-  std::string url() const;  // "http://127.0.0.1:PORT", without a slash at the end
+  std::string url() const;  // "http://127.0.0.1:PORT" (https with TLS), no slash at the end
+  // What a client must trust (as the content of a file, for HttpClientOptions::ca_file).
+  std::string certificate_pem() const;
 
   void SetHandler(Handler handler);
   // Answers the next requests with these, in this order, instead of asking the handler (list pages,
