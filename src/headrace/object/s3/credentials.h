@@ -44,7 +44,7 @@ class S3CredentialCache {
 
   // `description` says in messages where they come from; `now_ns` is the wall clock.
   S3CredentialCache(std::string description, Fetch fetch, std::function<int64_t()> now_ns);
-  // Gives up a fetch that runs; what still waits for one gets kCancelled. Not on its own thread.
+  // Stops, and waits for its thread. Not on that thread.
   ~S3CredentialCache();
   S3CredentialCache(const S3CredentialCache&) = delete;
   S3CredentialCache& operator=(const S3CredentialCache&) = delete;
@@ -55,6 +55,9 @@ class S3CredentialCache {
   // them to `then`, which must not block: on the cache's thread, or on the caller's before this
   // returns. kPermissionDenied when the source has no others.
   void Renew(S3CredentialsPtr refused, Then then);
+
+  // Gives up a fetch that runs; what waits for one, now or later, gets kCancelled.
+  void Stop();
 
   const std::string& description() const { return description_; }
 

@@ -97,6 +97,9 @@ struct S3Settings {
   S3Surroundings surroundings;
 };
 
+// "https://s3.REGION.amazonaws.com", with another ending in China.
+std::string AwsS3Endpoint(std::string_view region);
+
 // Puts the settings together.
 //   kNotFound          a profile that was named is in neither file.
 //   kInvalidArgument   a value or a file that makes no sense: names it, without its secrets.
