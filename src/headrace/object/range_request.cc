@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <limits>
+#include <utility>
 
+#include "headrace/base/text.h"
 #include "headrace/object/s3/answers.h"
 #include "headrace/object/timestamp.h"
 
@@ -87,10 +89,21 @@ Result<uint64_t> CheckRangeAnswer(const net::HttpResponse& response, uint64_t of
   if (offset == 0 && response.body_bytes == num_bytes) return num_bytes;  // it is the whole
   if (offset == 0 && response.body_bytes < num_bytes)
     return OutOfRange(offset, num_bytes, response.body_bytes);
+  return RangesNotAnswered();
+}
+
+Status RangesNotAnswered() {
   return Error(Code::kUnimplemented,
                "the server, or a proxy before it, sent the whole object for a part of it: it does "
                "not answer range requests, without which data cannot be read in place; copy it to "
                "a store that does");
+}
+
+Status CheckMatch(const ObjectInfo& info, const std::string& if_match) {
+  if (if_match.empty() || info.etag == if_match) return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "the object was replaced: its etag is '{}', that of '{}' was asked for",
+               EscapeText(info.etag), EscapeText(if_match));
 }
 
 Status CheckRange(uint64_t offset, uint64_t num_bytes) {
@@ -104,11 +117,16 @@ Status CheckKey(std::string_view key) {
                kMaxKeyBytes);
 }
 
-Result<ObjectInfo> InfoFromAnswer(const net::HttpResponse& response, std::string key) {
+ObjectInfo DescribeAnswer(const net::HttpResponse& response, std::string key) {
   ObjectInfo info;
   info.key = std::move(key);
   info.etag = StripEtag(response.Header("etag"));
   info.mtime_ns = ParseHttpDate(response.Header("last-modified")).value_or(0);
+  return info;
+}
+
+Result<ObjectInfo> InfoFromAnswer(const net::HttpResponse& response, std::string key) {
+  ObjectInfo info = DescribeAnswer(response, std::move(key));
   std::optional<uint64_t> size = ParseNumber(response.Header("content-length"));
   if (response.status == 206) {
     auto range = ParseContentRange(response.Header("content-range"));

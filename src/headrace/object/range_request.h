@@ -32,13 +32,21 @@ std::optional<ContentRange> ParseContentRange(std::string_view text);
 Result<uint64_t> CheckRangeAnswer(const net::HttpResponse& response, uint64_t offset,
                                   uint64_t num_bytes);
 
+// kUnimplemented: the server sends the whole for a part.
+Status RangesNotAnswered();
+
 // Fails with kInvalidArgument where offset + num_bytes is beyond 64 bits.
 Status CheckRange(uint64_t offset, uint64_t num_bytes);
 // 1 to 1,024 bytes, else kInvalidArgument.
 Status CheckKey(std::string_view key);
 
-// Size, ETag and time of the object that a 200 or 206 answer (of HEAD too) is about. kDataLoss when
-// it does not tell the size.
+// kFailedPrecondition where `if_match` is not empty and another etag than the answer's: a server
+// that does not know If-Match answers with whatever the object is now.
+Status CheckMatch(const ObjectInfo& info, const std::string& if_match);
+
+// Key, ETag and time of the object that an answer is about; not its size.
+ObjectInfo DescribeAnswer(const net::HttpResponse& response, std::string key);
+// The same with its size, of a 200 or 206 answer (to HEAD too). kDataLoss when it does not tell it.
 Result<ObjectInfo> InfoFromAnswer(const net::HttpResponse& response, std::string key);
 
 }  // namespace headrace::object

@@ -60,10 +60,14 @@ Result<ObjectInfo> ReadContents(const XmlElement& element, const NameDecoder& de
 }  // namespace
 
 std::string StripEtag(std::string_view etag) {
-  if (etag.starts_with("W/")) etag.remove_prefix(2);
+  std::string stripped;
+  if (etag.starts_with("W/")) {
+    stripped = "W/";
+    etag.remove_prefix(2);
+  }
   if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"')
     etag = etag.substr(1, etag.size() - 2);
-  return std::string(etag);
+  return stripped.append(etag);
 }
 
 S3Error ParseS3Error(std::string_view body) {

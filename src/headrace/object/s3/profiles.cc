@@ -1,5 +1,9 @@
 #include "headrace/object/s3/profiles.h"
 
+#include <algorithm>
+
+#include "headrace/base/text.h"
+
 namespace headrace::object {
 
 namespace {
@@ -27,6 +31,27 @@ std::string Title(std::string_view text) {
     title.push_back(IsBlank(c) ? ' ' : c);
   }
   return title;
+}
+
+// The path in `variable`, else that below the home folder. Empty when there is neither.
+std::string PathOf(const S3Surroundings& surroundings, const std::string& variable,
+                   const std::string& below_home) {
+  if (auto path = surroundings.variable(variable)) {
+    if (path->starts_with("~/")) return JoinPath(surroundings.home, path->substr(2));
+    return *path;
+  }
+  return surroundings.home.empty() ? "" : JoinPath(surroundings.home, below_home);
+}
+
+Result<ProfileFile> LoadFile(const std::string& path, FileSystem* files) {
+  constexpr uint64_t kMaxBytes = 1 << 20;
+  if (path.empty()) return ProfileFile();
+  auto text = files->ReadWhole(path, kMaxBytes);
+  if (!text.ok() && text.status().code() == Code::kNotFound) return ProfileFile();
+  if (!text.ok()) return std::move(text).status();
+  auto file = ProfileFile::Parse(*text);
+  if (!file.ok()) return std::move(file).status().Prefix(EscapeText(path));
+  return file;
 }
 
 std::string_view WithoutComment(std::string_view value) {
@@ -79,6 +104,44 @@ Result<ProfileFile> ProfileFile::Parse(std::string_view text) {
 const ProfileFile::Section* ProfileFile::Find(std::string_view title) const {
   auto found = sections_.find(title);
   return found == sections_.end() ? nullptr : &found->second;
+}
+
+std::optional<std::string> Profile::Value(const std::string& name) const {
+  for (const ProfileFile::Section* section : {&credentials, &config})
+    if (auto found = section->find(name); found != section->end() && !found->second.empty())
+      return found->second;
+  return std::nullopt;
+}
+
+std::string Profile::Describe(const std::string& value) const {
+  auto found = credentials.find(value);
+  bool in_credentials = found != credentials.end() && !found->second.empty();
+  return "profile '" + EscapeText(name) + "' (" +
+         EscapeText(in_credentials ? credentials_path : config_path) + ")";
+}
+
+Result<Profile> LoadProfile(const std::string& name, const S3Surroundings& surroundings) {
+  Profile profile;
+  profile.name = name;
+  profile.credentials_path =
+      PathOf(surroundings, "AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
+  profile.config_path = PathOf(surroundings, "AWS_CONFIG_FILE", ".aws/config");
+  HR_ASSIGN_OR_RETURN(ProfileFile credentials,
+                      LoadFile(profile.credentials_path, surroundings.files));
+  HR_ASSIGN_OR_RETURN(ProfileFile config, LoadFile(profile.config_path, surroundings.files));
+  if (const auto* section = credentials.Find(name)) {
+    profile.credentials = *section;
+    profile.found = true;
+  }
+  const auto* section = config.Find("profile " + name);
+  if (!section && name == "default") section = config.Find(name);
+  if (section) {
+    profile.config = *section;
+    profile.found = true;
+  }
+  if (auto services = profile.Value("services"))
+    if (const auto* shared = config.Find("services " + *services)) profile.services = *shared;
+  return profile;
 }
 
 }  // namespace headrace::object

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "headrace/base/status.h"
+#include "headrace/object/s3/settings.h"
 
 namespace headrace::object {
 
@@ -29,5 +30,24 @@ class ProfileFile {
  private:
   std::map<std::string, Section, std::less<>> sections_;
 };
+
+// A profile as both files have it.
+struct Profile {
+  std::string name;
+  std::string credentials_path, config_path;
+  ProfileFile::Section credentials, config;  // empty where the file has no such section
+  ProfileFile::Section services;             // of "[services x]", which the profile names
+  bool found = false;                        // one of the files has it
+
+  // The value in the credentials file, else in the other one; none when it is empty or missing.
+  std::optional<std::string> Value(const std::string& name) const;
+  // "profile 'x' (PATH)": the file that has `name`.
+  std::string Describe(const std::string& name) const;
+};
+
+// Reads both files; one that is not there is empty.
+//   kInvalidArgument  what is wrong in which file.
+//   kIoError, kPermissionDenied  it is there and cannot be read.
+Result<Profile> LoadProfile(const std::string& name, const S3Surroundings& surroundings);
 
 }  // namespace headrace::object

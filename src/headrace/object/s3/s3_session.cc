@@ -34,8 +34,11 @@ std::unique_ptr<S3CredentialCache> MakeCache(const S3Settings& settings, net::Ht
   auto fetch = [source, surroundings = settings.surroundings, client](const Context& ctx) {
     return FetchS3Credentials(source, surroundings, client, ctx);
   };
-  return std::make_unique<S3CredentialCache>(source.description, fetch,
-                                             settings.surroundings.wall_clock_ns);
+  auto cache = std::make_unique<S3CredentialCache>(source.description, fetch,
+                                                   settings.surroundings.wall_clock_ns);
+  if (source.kind == S3CredentialSource::Kind::kFixed)
+    cache->Set({source.access_key_id, source.secret_access_key, source.session_token, 0});
+  return cache;
 }
 
 }  // namespace
@@ -194,7 +197,8 @@ void S3Session::OnAnswer(const RunningPtr& running, Result<net::HttpResponse> re
   const std::string& code = answer.error.code;
   if (code == "NoSuchKey" || status == 412 || status == 416)
     bucket_seen_.store(true, std::memory_order_relaxed);
-  if (NeedsOtherCredentials(code) && running->credentials && !running->renewed)
+  bool renewable = settings_.credentials.kind != S3CredentialSource::Kind::kFixed;
+  if (renewable && running->credentials && !running->renewed && NeedsOtherCredentials(code))
     return Renew(running, std::move(answer));
   if (SendAgain(running, answer)) return Start(running);
   Fail(running, std::move(answer));

@@ -9,7 +9,6 @@
 #include "headrace/object/s3/s3_listing.h"
 #include "headrace/object/s3/s3_session.h"
 #include "headrace/object/s3/s3_upload.h"
-#include "headrace/object/timestamp.h"
 
 namespace headrace::object {
 
@@ -58,19 +57,9 @@ Status CheckBucket(const std::string& bucket) {
 
 std::string Quoted(const std::string& etag) { return "\"" + etag + "\""; }
 
-// A server that does not know If-Match answers with whatever the object is now.
-Status CheckMatch(const ObjectInfo& info, const std::string& if_match) {
-  if (if_match.empty() || info.etag == if_match) return OkStatus();
-  return Error(Code::kFailedPrecondition,
-               "the object was replaced: its etag is '{}', that of '{}' was asked for",
-               EscapeText(info.etag), EscapeText(if_match));
-}
-
 // The reading of answers, for threads of the client: they may outlive the store, not the session.
 Result<ObjectInfo> ReadHead(const S3Session& session, const GetRequest& request, S3Answer answer) {
-  ObjectInfo info;
-  info.key = request.key;
-  info.etag = StripEtag(answer.response.Header("etag"));
+  ObjectInfo info = DescribeAnswer(answer.response, request.key);
   // 416: asked for the first byte, and there is none.
   if (answer.response.status != 416) {
     HR_RETURN_IF_ERROR(std::move(answer.status));
@@ -88,11 +77,8 @@ Result<ObjectInfo> ReadGet(const S3Session& session, const GetRequest& request, 
   if (response.status != 416) HR_RETURN_IF_ERROR(std::move(answer.status));
   auto size = CheckRangeAnswer(response, request.offset, request.out.size());
   if (!size.ok()) return std::move(size).status().Prefix(session.Where(request.key));
-  ObjectInfo info;
-  info.key = request.key;
+  ObjectInfo info = DescribeAnswer(response, request.key);
   info.size_bytes = *size;
-  info.etag = StripEtag(response.Header("etag"));
-  info.mtime_ns = ParseHttpDate(response.Header("last-modified")).value_or(0);
   Status match = CheckMatch(info, request.if_match);
   if (!match.ok()) return std::move(match).Prefix(session.Where(request.key));
   return info;
