@@ -52,8 +52,7 @@ struct ServerAnswer {
   std::optional<uint64_t> content_length;  // told instead of the body's size
   bool chunked = false;                    // Transfer-Encoding: chunked
   bool close = false;                      // closes the connection after the answer
-  // Sent right after the request's head, before its body is read ("HTTP/1.1 100 Continue" and such,
-  // with all line ends): for tests of more than one block of headers.
+  // Sent first, as it is: blocks like "HTTP/1.1 100 Continue\r\n\r\n".
   std::string before;
   std::chrono::milliseconds first_byte_delay{0};
   uint64_t drip_bytes = 0;                  // > 0: the body goes out in pieces of so many bytes,
@@ -88,22 +87,30 @@ Fault HangFault();
 ServerAnswer AnswerRange(const ServerRequest& request, std::string_view content,
                          std::string_view etag = "");
 
+enum class Transport {
+  kPlain,
+  kTls,  // with a certificate made on the spot, see certificate_pem()
+};
+
 class FaultServer {
  public:
   using Handler = std::function<ServerAnswer(const ServerRequest&)>;
   using Match = std::function<bool(const ServerRequest&)>;
 
-  // Listens on 127.0.0.1 and a free port. Without a handler each answer is 200 with an empty body.
+  // Listens on 127.0.0.1 and a free port, and adds 127.0.0.1 to the environment's no_proxy, so make
+  // one before the first client. Without a handler each answer is 200 with an empty body.
   // The handler is called from several threads at once. Ends the test program when it cannot
   // listen.
-  explicit FaultServer(Handler handler = nullptr);
+  explicit FaultServer(Handler handler = nullptr, Transport transport = Transport::kPlain);
   // Closes all connections, in the middle of answers too, and waits for the threads.
   ~FaultServer();
   FaultServer(const FaultServer&) = delete;
   FaultServer& operator=(const FaultServer&) = delete;
 
   uint16_t port() const;
-  std::string url() const;  // "http://127.0.0.1:PORT", without a slash at the end
+  std::string url() const;  // "http://127.0.0.1:PORT" (https with TLS), no slash at the end
+  // What a client must trust (as the content of a file, for HttpClientOptions::ca_file).
+  std::string certificate_pem() const;
 
   void SetHandler(Handler handler);
   // Answers the next requests with these, in this order, instead of asking the handler (list pages,
