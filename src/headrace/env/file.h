@@ -45,6 +45,12 @@ class RandomAccessFile {
   virtual Result<size_t> ReadSome(uint64_t offset, MutableBytes out, const Context& ctx) const = 0;
   // The size when the file was opened, in bytes.
   virtual uint64_t size() const = 0;
+  // What was opened, as Stat() told it then: of this file, whatever has its name now.
+  virtual FileInfo info() const {
+    FileInfo info;
+    info.size_bytes = size();
+    return info;
+  }
   virtual const std::string& path() const = 0;
 };
 
@@ -129,9 +135,17 @@ class FileSystem {
   // temporary file is removed and `path` is as it was, unless only the last sync failed. A process
   // killed in the middle leaves a file whose name begins with kTemporaryPrefix.
   virtual Status WriteAtomically(const std::string& path, Bytes content) = 0;
+  // Makes a new file in `directory` whose name begins with kTemporaryPrefix, and puts its path into
+  // `path`. No other process has the name, on this machine or on one that shares the directory.
+  virtual Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& directory,
+                                                                std::string* path) = 0;
   // Replaces the file or empty directory `to`. Atomic; survives a power cut only once the
   // directories of both are synced.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  // Renames the file `from` where nothing has the name `to`: of several callers one succeeds, the
+  // others get kAlreadyExists and keep their `from`. kUnimplemented where the file system has
+  // neither such a rename nor hard links.
+  virtual Status RenameIfAbsent(const std::string& from, const std::string& to) = 0;
   // Removes a file, a symbolic link or an empty directory. kAlreadyExists when it is not empty.
   virtual Status Remove(const std::string& path) = 0;
   // Removes `path` and all below it; OK when nothing is there. Does not follow symbolic links.
