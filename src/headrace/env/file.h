@@ -169,11 +169,19 @@ class FileSystem {
 // The operating system's file system. Lives for ever.
 FileSystem* PosixFileSystem();
 
+// The functions below know two kinds of paths: of files, and URLs such as "s3://bucket/a", whose
+// root is "s3://bucket" as '/' is that of the others.
+
+// True for "SCHEME://...".
+bool IsUrl(std::string_view path);
+// True for a path from the root, and for a URL.
+bool IsAbsolutePath(std::string_view path);
 // Joins two path parts with one '/'; an absolute `name` is not special, an empty part adds nothing.
 std::string JoinPath(std::string_view directory, std::string_view name);
 // "a/b/c" -> "c"; "a/b/" -> "b"; "/" -> "/"; "" -> "".
 std::string_view BaseName(std::string_view path);
-// "a/b/c" -> "a/b"; "a/b/" -> "a"; "/a" -> "/"; "c" -> "."; "/" -> "/".
+// "a/b/c" -> "a/b"; "a/b/" -> "a"; "/a" -> "/"; "c" -> "."; "/" -> "/"; "s3://b/a" -> "s3://b"
+// -> "s3://b".
 std::string_view DirectoryName(std::string_view path);
 
 }  // namespace headrace

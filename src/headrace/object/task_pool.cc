@@ -11,23 +11,18 @@
 
 namespace headrace::object {
 
-// The threads of one process. After a fork the child's copy has none, and its lock may be held for
-// ever: it is never touched again.
+// The threads of one process.
 class TaskPool::Crew {
  public:
   Crew(const std::string& name, uint32_t max_threads)
       : name_(name), max_threads_(std::max<uint32_t>(max_threads, 1)) {}
   ~Crew() {
-    std::vector<std::unique_ptr<Thread>> threads;
-    {
-      MutexLock lock(&mu_);
-      ending_ = true;
-      more_.NotifyAll();
-      threads.swap(threads_);
-    }
+    std::vector<std::unique_ptr<Thread>> threads;  // joined without the lock
+    MutexLock lock(&mu_);
+    ending_ = true;
+    more_.NotifyAll();
+    threads.swap(threads_);
   }
-
-  bool IsOfThisProcess() const { return generation_ == ForkGeneration(); }
 
   // Returns false, with the task left in place, when there is no thread for it.
   bool Add(std::function<void()>* task) {
@@ -61,7 +56,6 @@ class TaskPool::Crew {
 
   const std::string name_;
   const size_t max_threads_;
-  const uint64_t generation_ = ForkGeneration();
   Mutex mu_;  // order: none is taken under it
   CondVar more_;
   std::deque<std::function<void()>> tasks_ HR_GUARDED_BY(mu_);
@@ -70,25 +64,13 @@ class TaskPool::Crew {
   bool ending_ HR_GUARDED_BY(mu_) = false;
 };
 
-TaskPool::TaskPool(std::string name, uint32_t max_threads)
-    : name_(std::move(name)), max_threads_(max_threads) {}
+TaskPool::TaskPool(const std::string& name, uint32_t max_threads)
+    : crew_([name, max_threads] { return std::make_unique<Crew>(name, max_threads); }) {}
 
-TaskPool::~TaskPool() {
-  Crew* crew = crew_.load();
-  if (crew && crew->IsOfThisProcess()) delete crew;
-}
-
-TaskPool::Crew* TaskPool::Current() {
-  Crew* crew = crew_.load();
-  if (crew && crew->IsOfThisProcess()) return crew;
-  auto fresh = std::make_unique<Crew>(name_, max_threads_);
-  // Another thread may have been first; then `crew` is its crew now.
-  if (crew_.compare_exchange_strong(crew, fresh.get())) return fresh.release();
-  return crew;
-}
+TaskPool::~TaskPool() = default;
 
 void TaskPool::Run(std::function<void()> task) {
-  if (!Current()->Add(&task)) task();
+  if (!crew_.Get().Add(&task)) task();
 }
 
 }  // namespace headrace::object

@@ -119,7 +119,6 @@ class DirUpload final : public Upload {
 Result<std::unique_ptr<Upload>> StartDirUpload(std::shared_ptr<DirFiles> files,
                                                const std::string& key) {
   constexpr int kAttempts = 100;
-  // The path must be one that an object can have.
   HR_RETURN_IF_ERROR(files->MakeFolder(files->UploadsFolder()));
   Status last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
