@@ -112,8 +112,9 @@ void GetsManyAtOnce(const Bench& b) {
   for (size_t i = 0; i < kRequests; ++i) {
     Code expected = i % 50 == 49 ? Code::kNotFound : i % 50 == 48 ? Code::kOutOfRange : Code::kOk;
     ASSERT_EQ(codes[i], std::vector<Code>{expected}) << i;
-    if (expected == Code::kOk)
+    if (expected == Code::kOk) {
       ASSERT_TRUE(outs[i] == content.substr(offset_of(i), outs[i].size())) << i;
+    }
   }
   b->SubmitGets({}, {}, Context());
 }
@@ -138,8 +139,12 @@ void HeadTells(const Bench& b) {
   ASSERT_TRUE(info.ok()) << info.status().ToString();
   EXPECT_EQ(info->key, "a/key");
   EXPECT_EQ(info->size_bytes, 12u);
-  if (b.options().has_etags) EXPECT_NE(info->etag, "");
-  if (b.can().write) EXPECT_EQ(info->etag, etag);
+  if (b.options().has_etags) {
+    EXPECT_NE(info->etag, "");
+  }
+  if (b.can().write) {
+    EXPECT_EQ(info->etag, etag);
+  }
   EXPECT_EQ(info->etag.find('"'), std::string::npos);
   auto again = b->Head("a/key", Context());
   ASSERT_TRUE(again.ok());

@@ -52,7 +52,9 @@ void KeysOfAllBytes(const Bench& b) {
   for (const std::string& key : kept)
     EXPECT_EQ(b.Read(key), "content of " + key) << EscapeText(key);
   std::sort(kept.begin(), kept.end());
-  if (b.can().list) EXPECT_EQ(b.Keys(), kept);
+  if (b.can().list) {
+    EXPECT_EQ(b.Keys(), kept);
+  }
   for (size_t i = 0; i < kept.size(); i += 2) EXPECT_TRUE(b.Remove(kept[i]).ok());
   for (size_t i = 0; i < kept.size(); ++i)
     EXPECT_EQ(b.Read(kept[i]), i % 2 == 0 ? "error: not found" : "content of " + kept[i])
@@ -70,12 +72,16 @@ void AKeyCanBeAPrefix(const Bench& b) {
       EXPECT_TRUE(MayRefuse(b, etag.status())) << key << ": " << etag.status().ToString();
   }
   for (const std::string& key : kept) EXPECT_EQ(b.Read(key), key);
-  if (b.can().list) EXPECT_EQ(b.Keys(), kept);
+  if (b.can().list) {
+    EXPECT_EQ(b.Keys(), kept);
+  }
   for (const std::string& key : kept) {
     EXPECT_TRUE(b.Remove(key).ok());
     EXPECT_EQ(b.Read(key), "error: not found");
   }
-  if (b.can().list) EXPECT_THAT(b.Keys(), IsEmpty());
+  if (b.can().list) {
+    EXPECT_THAT(b.Keys(), IsEmpty());
+  }
 }
 
 void LongKeys(const Bench& b) {
@@ -96,7 +102,9 @@ void LongKeys(const Bench& b) {
   }
   for (const std::string& key : kept) EXPECT_TRUE(b.Read(key) == key);
   std::sort(kept.begin(), kept.end());
-  if (b.can().list) EXPECT_TRUE(b.Keys() == kept);
+  if (b.can().list) {
+    EXPECT_TRUE(b.Keys() == kept);
+  }
 }
 
 void KeysOutsideTheLimitsAreRefused(const Bench& b) {
@@ -217,7 +225,9 @@ void KeysRemovedBetweenPages(const Bench& b) {
   EXPECT_EQ(once.size(), seen.size());
   for (size_t i = 0; i < keys.size(); ++i) {
     bool stayed = i < 20 || (i > 22 && i != 45);
-    if (stayed) EXPECT_EQ(once.count(keys[i]), 1u) << keys[i];
+    if (stayed) {
+      EXPECT_EQ(once.count(keys[i]), 1u) << keys[i];
+    }
   }
 }
 

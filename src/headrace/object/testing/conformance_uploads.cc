@@ -139,7 +139,9 @@ void LeftoversAreFoundAndSwept(const Bench& b) {
   EXPECT_EQ(pending[0].key, "left/over");
   EXPECT_NE(pending[0].id, "");
   EXPECT_EQ(Pending(b, "").size(), 2u);
-  if (b.can().list) EXPECT_THAT(b.Keys(), IsEmpty()) << "parts are no objects";
+  if (b.can().list) {
+    EXPECT_THAT(b.Keys(), IsEmpty()) << "parts are no objects";
+  }
   EXPECT_TRUE(b->AbortUpload(pending[0], Context()).ok());
   EXPECT_THAT(Pending(b, "left/"), IsEmpty());
   EXPECT_FALSE(left->Complete(1, Context()).ok());
