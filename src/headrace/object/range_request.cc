@@ -12,8 +12,6 @@ namespace headrace::object {
 
 namespace {
 
-constexpr size_t kMaxKeyBytes = 1024;
-
 std::optional<uint64_t> ParseNumber(std::string_view text) {
   uint64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -109,12 +107,6 @@ Status CheckMatch(const ObjectInfo& info, const std::string& if_match) {
 Status CheckRange(uint64_t offset, uint64_t num_bytes) {
   if (num_bytes <= std::numeric_limits<uint64_t>::max() - offset) return OkStatus();
   return Error(Code::kInvalidArgument, "a range of {} bytes from {}", num_bytes, offset);
-}
-
-Status CheckKey(std::string_view key) {
-  if (!key.empty() && key.size() <= kMaxKeyBytes) return OkStatus();
-  return Error(Code::kInvalidArgument, "a key of {} bytes: 1 to {} are possible", key.size(),
-               kMaxKeyBytes);
 }
 
 ObjectInfo DescribeAnswer(const net::HttpResponse& response, std::string key) {

@@ -37,8 +37,6 @@ Status RangesNotAnswered();
 
 // Fails with kInvalidArgument where offset + num_bytes is beyond 64 bits.
 Status CheckRange(uint64_t offset, uint64_t num_bytes);
-// 1 to 1,024 bytes, else kInvalidArgument.
-Status CheckKey(std::string_view key);
 
 // kFailedPrecondition where `if_match` is not empty and another etag than the answer's: a server
 // that does not know If-Match answers with whatever the object is now.

@@ -4,6 +4,7 @@
 
 #include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
+#include "headrace/object/object_key.h"
 #include "headrace/object/range_request.h"
 #include "headrace/object/uri.h"
 
@@ -61,24 +62,20 @@ class HttpsStore final : public ObjectStore {
 
   Result<std::string> Put(const std::string& key, Bytes, const PutOptions&,
                           const Context&) override {
-    return CannotDo("written", key);
+    return CannotWrite();
   }
-  Status Delete(const std::string& key, const Context&) override {
-    return CannotDo("written", key);
-  }
+  Status Delete(const std::string&, const Context&) override { return CannotWrite(); }
   Result<ListPage> List(const ListRequest& request, const Context&) override {
-    return CannotDo("listed", request.prefix);
+    return CannotList();
   }
-  Result<std::unique_ptr<Upload>> StartUpload(const std::string& key, const Context&) override {
-    return CannotDo("written", key);
+  Result<std::unique_ptr<Upload>> StartUpload(const std::string&, const Context&) override {
+    return CannotWrite();
   }
   Result<std::vector<PendingUpload>> ListUploads(const std::string& prefix,
                                                  const Context&) override {
-    return CannotDo("listed", prefix);
+    return CannotList();
   }
-  Status AbortUpload(const PendingUpload& upload, const Context&) override {
-    return CannotDo("written", upload.key);
-  }
+  Status AbortUpload(const PendingUpload& upload, const Context&) override { return CannotWrite(); }
 
  private:
   // What happens to one read until it is done. One thread at a time has it.
@@ -94,11 +91,12 @@ class HttpsStore final : public ObjectStore {
   };
   using ReadingPtr = std::shared_ptr<Reading>;
 
-  std::string Where(std::string_view key) const { return name_ + "/" + EscapeText(key); }
-  Status CannotDo(std::string_view what, std::string_view key) const {
-    return Error(Code::kUnimplemented,
-                 "{}: a web server can only be read: nothing there is {}; use s3:// or a folder",
-                 Where(key), what);
+  std::string Where(std::string_view key) const { return ObjectName(name_, key); }
+  Status CannotWrite() const {
+    return CannotDo(name_, "write: web servers are only read; use s3:// or a folder");
+  }
+  Status CannotList() const {
+    return CannotDo(name_, "list: web servers have no listing; name the files");
   }
   void Start(GetRequest request, GetDone done, const Context& ctx);
   void Send(const ReadingPtr& reading);
@@ -147,10 +145,10 @@ void HttpsStore::SubmitGets(std::vector<GetRequest> requests, std::vector<GetDon
 }
 
 void HttpsStore::Start(GetRequest request, GetDone done, const Context& ctx) {
-  Status fits = CheckKey(request.key);
+  Status fits = CheckKey(name_, request.key);
   if (fits.ok()) fits = CheckRange(request.offset, request.out.size());
-  if (fits.ok()) fits = ctx.Check();
-  if (!fits.ok()) return done(std::move(fits).Prefix(Where(request.key)));
+  if (fits.ok()) fits = ctx.Check().Prefix(Where(request.key));
+  if (!fits.ok()) return done(std::move(fits));
   auto reading = std::make_shared<Reading>();
   reading->url = uri_.scheme + "://" + uri_.Authority() + uri_.path + "/" +
                  PercentEncode(request.key, true) + (uri_.query.empty() ? "" : "?" + uri_.query);

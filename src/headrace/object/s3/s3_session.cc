@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headrace/base/text.h"
+#include "headrace/object/object_key.h"
 #include "headrace/object/timestamp.h"
 
 namespace headrace::object {
@@ -70,7 +71,7 @@ S3Session::~S3Session() {
 }
 
 std::string S3Session::Where(std::string_view key) const {
-  return key.empty() ? name_ : name_ + "/" + EscapeText(key);
+  return key.empty() ? name_ : ObjectName(name_, key);
 }
 
 std::string S3Session::region() {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headrace/base/text.h"
+#include "headrace/object/object_key.h"
 #include "headrace/object/range_request.h"
 #include "headrace/object/s3/answers.h"
 #include "headrace/object/s3/s3_listing.h"
@@ -119,7 +120,7 @@ class S3Store final : public ObjectStore {
 };
 
 Status S3Store::Check(const std::string& key) const {
-  HR_RETURN_IF_ERROR(Named(key, CheckKey(key)));
+  HR_RETURN_IF_ERROR(CheckKey(name(), key));
   if (abilities_.strict_keys || !IsOddPath(key)) return OkStatus();
   return Error(Code::kInvalidArgument,
                "{}: a server of the kind '{}' takes keys with empty, '.' or '..' parts for others",
