@@ -47,6 +47,12 @@ std::optional<std::string> RegionOfAwsHost(std::string_view host) {
   return std::string(region);
 }
 
+// "127.x.y.z": digits and dots only, so no name.
+bool IsLoopback4(std::string_view host) {
+  return host.starts_with("127.") &&
+         host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 // Puts the settings together, one kind after the other.
 class SettingsReader {
  public:
@@ -225,7 +231,7 @@ class SettingsReader {
     auto uri = ParseUri(source.url);
     if (!uri.ok()) return std::move(uri).status().Prefix("AWS_CONTAINER_CREDENTIALS_FULL_URI");
     // Keys must not come, nor the token go, over an open network.
-    bool near = uri->host == "localhost" || uri->host.starts_with("127.") || uri->host == "[::1]" ||
+    bool near = uri->host == "localhost" || IsLoopback4(uri->host) || uri->host == "[::1]" ||
                 uri->host == "169.254.170.2" || uri->host == "169.254.170.23" ||
                 uri->host == "[fd00:ec2::23]";
     if (uri->scheme != "https" && !near)

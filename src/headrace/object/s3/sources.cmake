@@ -1,9 +1,7 @@
-# The driver s3, included by the module's CMakeLists.txt.
-target_sources(headrace_object PRIVATE
-  range_request.cc timestamp.cc uri.cc
-  s3/answers.cc s3/credential_sources.cc s3/credentials.cc s3/failure.cc s3/profiles.cc
-  s3/s3_listing.cc s3/s3_session.cc s3/s3_store.cc s3/s3_upload.cc s3/settings.cc s3/signer.cc
-  s3/xml.cc)
-headrace_test(s3_test
-  SOURCES timestamp_test.cc uri_test.cc s3/answers_test.cc s3/signer_test.cc
-  USES object net_testing env_testing LIBRARIES rapidcheck)
+#The driver s3, included by the module's CMakeLists.txt.
+target_sources(headrace_object PRIVATE range_request.cc timestamp.cc uri.cc s3 / answers.cc s3 /
+               credential_sources.cc s3 / credentials.cc s3 / failure.cc s3 / profiles.cc s3 /
+               s3_listing.cc s3 / s3_session.cc s3 / s3_store.cc s3 / s3_upload.cc s3 /
+               settings.cc s3 / signer.cc s3 / xml.cc)
+    headrace_test(s3_test SOURCES timestamp_test.cc uri_test.cc s3 / answers_test.cc s3 /
+                  signer_test.cc USES object net_testing env_testing LIBRARIES rapidcheck)
