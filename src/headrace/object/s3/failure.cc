@@ -179,7 +179,7 @@ class FailureReader {
       if (Is(refusal.code))
         return Error(Code::kPermissionDenied, "the credentials were refused: {}; {}{}",
                      refusal.advice, WhoseCredentials(), Said());
-    if (r_.status != 401 && r_.status != 403) return OkStatus();
+    if ((r_.status != 401 && r_.status != 403) || IsOneOf(e_.code, kFull)) return OkStatus();
     VerbWords words = WordsFor(a_.verb);
     std::string more;
     if (a_.verb == S3Verb::kHead || a_.verb == S3Verb::kGet)

@@ -29,8 +29,8 @@ enum class S3Verb : uint8_t {
 struct S3Attempt {
   S3Verb verb = S3Verb::kGet;
   bool if_absent = false, if_match = false;  // its conditions
-  std::string bucket, endpoint, region;
-  std::string credentials;  // where they come from; empty: anonymous
+  std::string bucket = {}, endpoint = {}, region = {};
+  std::string credentials = {};  // where they come from; empty: anonymous
 };
 
 // `response` has a status that is not 2xx. The message does not name the key: the caller puts it
