@@ -1,6 +1,7 @@
 #include "headrace/env/process.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
@@ -114,6 +115,13 @@ Result<uint64_t> NumOpenFiles() {
   while (::readdir(directory)) ++entries;
   ::closedir(directory);
   return entries - 3;  // ".", ".." and the descriptor of the listing itself
+}
+
+Status CloseOnExec(int descriptor) {
+  int flags = ::fcntl(descriptor, F_GETFD);
+  if (flags < 0 || ::fcntl(descriptor, F_SETFD, flags | FD_CLOEXEC) < 0)
+    return ErrnoError(errno, "cannot keep a descriptor from programs started later");
+  return OkStatus();
 }
 
 uint64_t ForkGeneration() {

@@ -29,6 +29,9 @@ double ProcessCpuSeconds();
 uint64_t OpenFileLimit();
 // How many descriptors are open now. kUnavailable where /proc is not mounted.
 Result<uint64_t> NumOpenFiles();
+// Lets programs that this one starts not inherit an open descriptor (of a library that does not
+// care). EBADF and the like as ErrnoError gives them.
+Status CloseOnExec(int descriptor);
 // A number that differs in a forked child from that of its parent, from the first call on. Cheap
 // (one load).
 uint64_t ForkGeneration();
