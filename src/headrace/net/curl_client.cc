@@ -50,11 +50,9 @@ void CurlLoop::Submit(TransferPtr transfer) {
 }
 
 void CurlLoop::Stop() {
-  {
-    MutexLock lock(&mu_);
-    stopping_ = true;
-  }
-  (void)curl_->multi_wakeup(multi_);
+  MutexLock lock(&mu_);
+  stopping_ = true;
+  (void)curl_->multi_wakeup(multi_);  // under the lock: the thread ends the handle once it sees it
 }
 
 void CurlLoop::Run() {

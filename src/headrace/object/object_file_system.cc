@@ -71,7 +71,7 @@ class ObjectFileSystem final : public FileSystem {
 
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
     HR_ASSIGN_OR_RETURN(std::string key, KeyOf(path));
-    if (key.empty()) return IsDirectory(path, "write");
+    if (key.empty()) return NotAFile(path, "write");
     if (!store_->abilities().write) return Refuse(path, "be written");
     return MakeObjectWriter(store_, std::move(key), path, options_.part_bytes, options_.context);
   }
@@ -87,7 +87,7 @@ class ObjectFileSystem final : public FileSystem {
 
   Status WriteAtomically(const std::string& path, Bytes content) override {
     HR_ASSIGN_OR_RETURN(std::string key, KeyOf(path));
-    if (key.empty()) return IsDirectory(path, "write");
+    if (key.empty()) return NotAFile(path, "write");
     return store_->Put(key, content, {}, options_.context).status();
   }
 
@@ -125,7 +125,7 @@ class ObjectFileSystem final : public FileSystem {
     Code code = info.status().code();
     if (code != Code::kNotFound && code != Code::kPermissionDenied) return std::move(info).status();
     if (!store_->abilities().list) return std::move(info).status();
-    Result<bool> directory = IsDirectory(key);
+    Result<bool> directory = HasObjectsBelow(key);
     if (directory.ok() && *directory) return DirectoryInfoOf(options_.root, key);
     if (directory.ok() || code == Code::kPermissionDenied) return std::move(info).status();
     return std::move(directory).status();
@@ -141,7 +141,7 @@ class ObjectFileSystem final : public FileSystem {
   Result<std::string> KeyOf(const std::string& path) const;
   Result<ObjectInfo> Find(const std::string& path, std::string_view verb);
 
-  Result<bool> IsDirectory(const std::string& key) {
+  Result<bool> HasObjectsBelow(const std::string& key) {
     HR_ASSIGN_OR_RETURN(
         ListPage page,
         store_->List({.prefix = key + "/", .delimiter = {}, .after = {}, .token = {}, .max = 1},
@@ -154,7 +154,7 @@ class ObjectFileSystem final : public FileSystem {
         .At({path, {}, {}, {}});
   }
 
-  static Status IsDirectory(const std::string& path, std::string_view verb) {
+  static Status NotAFile(const std::string& path, std::string_view verb) {
     return Error(Code::kInvalidArgument, "cannot {} {}: expected a file, found a directory", verb,
                  EscapeText(path));
   }
@@ -196,12 +196,12 @@ Result<std::string> ObjectFileSystem::KeyOf(const std::string& path) const {
 // The object of a file. kInvalidArgument when it is a directory.
 Result<ObjectInfo> ObjectFileSystem::Find(const std::string& path, std::string_view verb) {
   HR_ASSIGN_OR_RETURN(std::string key, KeyOf(path));
-  if (key.empty()) return IsDirectory(path, verb);
+  if (key.empty()) return NotAFile(path, verb);
   Result<ObjectInfo> info = store_->Head(key, options_.context);
   if (info.ok()) return info;
   if (info.status().code() == Code::kNotFound && store_->abilities().list) {
-    Result<bool> directory = IsDirectory(key);
-    if (directory.ok() && *directory) return IsDirectory(path, verb);
+    Result<bool> directory = HasObjectsBelow(key);
+    if (directory.ok() && *directory) return NotAFile(path, verb);
   }
   return std::move(info).status().At({path, {}, {}, {}});
 }

@@ -285,7 +285,7 @@ net::ServerAnswer Text(std::string body, int status = 200) {
 
 TEST_F(S3CredentialSourceTest, AsksTheContainer) {
   server_.SetHandler([](const net::ServerRequest& request) {
-    if (request.target != "/creds?x=1" || request.Header("authorization") != "Token\ttok")
+    if (request.target != "/creds?x=1" || request.Header("authorization") != "Token tok")
       return Text("", 403);
     return Text(R"({"AccessKeyId": "A", "SecretAccessKey": "a", "Token": "t",
                     "Expiration": "2013-05-24T00:00:00Z"})");
@@ -293,12 +293,12 @@ TEST_F(S3CredentialSourceTest, AsksTheContainer) {
   S3CredentialSource source;
   source.kind = S3CredentialSource::Kind::kContainer;
   source.url = server_.url() + "/creds?x=1";
-  source.authorization = "Token\ttok";
+  source.authorization = "Token tok";
   auto got = Fetch(source);
   ASSERT_TRUE(got.ok()) << got.status().ToString();
   EXPECT_EQ(*got, (S3Credentials{"A", "a", "t", 1369353600 * kSecond}));
   source.authorization_file = "/token";
-  world_.WriteFile("/token", "Token\ttok\n");
+  world_.WriteFile("/token", "Token tok\n");
   source.authorization = "";
   EXPECT_TRUE(Fetch(source).ok());
   source.authorization_file = "";
