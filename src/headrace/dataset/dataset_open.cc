@@ -187,11 +187,30 @@ Status OpenFile(const std::string& path, Parts* parts) {
   return OpenBuilt(std::move(built), "list", name, parts);
 }
 
+// Does the name say that it is a file that a dataset can be?
+bool IsFileName(std::string_view path) {
+  return path.ends_with(".tar") || path.ends_with(".json") || IsListName(path);
+}
+
 Status ExplainNotFound(Status status, const std::string& path) {
   if (status.code() == Code::kNotFound && path.find_first_of("*?[{") != std::string::npos)
     return std::move(status).Prefix(
         "patterns are not expanded: give the folder that holds the shards");
   return status;
+}
+
+Status OpenParts(const std::string& path, Parts* parts) {
+  // At a URL a folder shows best by its manifest: a web server may answer for the folder's own name
+  // with a page, or with nothing.
+  if (IsUrl(path) && !IsFileName(path)) {
+    auto manifest = FindManifest(parts->fs, path);
+    if (manifest.ok() && !manifest->empty()) return OpenManifest(*manifest, parts);
+    if (!manifest.ok() && manifest.status().code() != Code::kPermissionDenied)
+      return std::move(manifest).status();
+  }
+  auto info = parts->fs->Stat(path);
+  if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);
+  return info->kind == FileKind::kDirectory ? OpenFolder(path, parts) : OpenFile(path, parts);
 }
 
 }  // namespace
@@ -202,15 +221,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(FileSystem* fs, const std::
   parts.fs = fs;
   parts.path = path;
   parts.max_open_files = options.max_open_files;
-  auto info = fs->Stat(path);
-  bool is_folder = info.ok() && info->kind == FileKind::kDirectory;
-  if (!info.ok()) {
-    // A folder of a place that cannot be listed shows only by what is known to be in it.
-    auto manifest = IsUrl(path) ? FindManifest(fs, path) : Result<std::string>(std::string());
-    is_folder = manifest.ok() && !manifest->empty();
-    if (!is_folder) return ExplainNotFound(std::move(info).status(), path);
-  }
-  HR_RETURN_IF_ERROR(is_folder ? OpenFolder(path, &parts) : OpenFile(path, &parts));
+  HR_RETURN_IF_ERROR(OpenParts(path, &parts));
   auto dataset = std::make_shared<OpenDataset>(std::move(parts));
   HR_RETURN_IF_ERROR(dataset->AdoptIndexes());
   return std::shared_ptr<const Dataset>(std::move(dataset));

@@ -105,6 +105,7 @@ class Stores {
     }
     ObjectFileSystemOptions options;
     options.root = root;
+    options.context.cancelled = settings_.cancelled;
     Opened opened{store, MakeObjectFileSystem(store, options)};
     opened_.emplace(root, opened);
     return opened;
