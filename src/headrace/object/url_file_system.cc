@@ -105,6 +105,7 @@ class Stores {
     }
     ObjectFileSystemOptions options;
     options.root = root;
+    options.context.cancelled = settings_.cancelled;
     Opened opened{store, MakeObjectFileSystem(store, options)};
     opened_.emplace(root, opened);
     return opened;
@@ -237,7 +238,8 @@ class AllPlaces final : public FileSystem {
       return Route{PosixFileSystem(), std::move(file)};
     }
     HR_ASSIGN_OR_RETURN(Stores::Opened opened, stores().Open(url, *row));
-    return Route{opened.files.get(), path};
+    // As the store's file system writes it: with the scheme in lower case.
+    return Route{opened.files.get(), RootOf(url) + path.substr(RootOf(url).size())};
   }
 
   static Status Elsewhere(const std::string& from, const std::string& to) {
