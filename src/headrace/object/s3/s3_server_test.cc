@@ -1,5 +1,5 @@
 // The driver s3 against a real server, which the environment names: the variables that AWS tools
-// read, HEADRACE_TEST_S3_BUCKET (emptied before each test!) and HEADRACE_TEST_S3_DIALECT. Run by
+// read, HEADRACE_TEST_S3_BUCKET (emptied before each test!) and HEADRACE_S3_DIALECT. Run by
 // tests/integration/test_s3_servers.py, which starts servers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::string Bucket() { return EnvironmentVariable("HEADRACE_TEST_S3_BUCKET").val
 
 S3Options Options() {
   S3Options options;
-  options.dialect = EnvironmentVariable("HEADRACE_TEST_S3_DIALECT").value_or("s3");
+  options.dialect = EnvironmentVariable("HEADRACE_S3_DIALECT").value_or("s3");
   return options;
 }
 
