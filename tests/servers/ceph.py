@@ -20,7 +20,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 import local
 
-PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
+PROGRAMS = (
+    "ceph",
+    "ceph-authtool",
+    "ceph-mon",
+    "ceph-osd",
+    "monmaptool",
+    "radosgw",
+    "radosgw-admin",
+)
 # What each part may do. All keys go into the monitor's first store, so nothing is asked for later.
 KEYS = {
     "mon.": {"mon": "allow *"},
@@ -163,9 +171,7 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def running(
-    folder: Path, buckets: Sequence[str] = ("headrace-test",)
-) -> Iterator[local.S3Server]:
+def running(folder: Path, buckets: Sequence[str] = ("headrace-test",)) -> Iterator[local.S3Server]:
     """Make a cluster in the empty ``folder``, start it, make buckets, and stop it in the end."""
     if lacking := missing():
         raise FileNotFoundError(

@@ -52,9 +52,7 @@ def _command(folder: Path, ports: Sequence[int]) -> list[str]:
 
 
 @contextlib.contextmanager
-def running(
-    folder: Path, buckets: Sequence[str] = ("headrace-test",)
-) -> Iterator[local.S3Server]:
+def running(folder: Path, buckets: Sequence[str] = ("headrace-test",)) -> Iterator[local.S3Server]:
     """Start a server that keeps its data below ``folder``, make buckets, and stop it in the end."""
     (folder / "data").mkdir(parents=True, exist_ok=True)
     ports = local.free_ports(8)
