@@ -200,17 +200,22 @@ TEST_F(RetryingStoreTest, ACancelledReadDoesNotWaitForItsTime) {
   std::atomic<bool> cancelled{false};
   Context ctx;
   ctx.cancelled = &cancelled;
-  faulty_->RunBeforeNth(StoreOperation::kGet, 1, [&] { cancelled = true; });
+  Mutex mu;
+  CondVar answered;
+  Code code = Code::kOk;
   std::string out(1, '?');
-  EXPECT_EQ(store
-                ->Get({.key = "key",
-                       .offset = 0,
-                       .out = std::as_writable_bytes(std::span(out)),
-                       .if_match = {}},
-                      ctx)
-                .status()
-                .code(),
-            Code::kCancelled);
+  store->SubmitGets(
+      {{.key = "key", .offset = 0, .out = std::as_writable_bytes(std::span(out)), .if_match = {}}},
+      {[&](Result<ObjectInfo> result) {
+        MutexLock lock(&mu);
+        code = result.status().code();
+        answered.NotifyOne();
+      }},
+      ctx);
+  cancelled = true;
+  MutexLock lock(&mu);
+  while (code == Code::kOk) answered.Wait(&mu);
+  EXPECT_EQ(code, Code::kCancelled);
 }
 
 const PutOptions kAbsent{.if_absent = true, .if_match = {}};
