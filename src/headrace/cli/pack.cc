@@ -2,6 +2,7 @@
 
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/cli/progress_line.h"
 #include "headrace/cli/seek_points.h"
 #include "headrace/dataset/pack.h"
@@ -69,6 +70,14 @@ Result<ExitCode> PackCommand::Run(Session* session) {
   sources_.pop_back();
   // A trailing slash does not name another folder.
   while (destination_.size() > 1 && destination_.back() == '/') destination_.pop_back();
+  HR_ASSIGN_OR_RETURN(FileSystem * fs, LocateAll(*session, &sources_));
+  HR_ASSIGN_OR_RETURN(object::Place to, Locate(*session, destination_));
+  destination_ = std::move(to.path);
+  if (IsUrl(destination_))
+    return Error(Code::kUnimplemented,
+                 "packing goes to a folder of this machine, {} is none: pack into a folder, then "
+                 "copy its files there, {} last",
+                 EscapeText(destination_), dataset::kManifestName);
   dataset::PackProgress progress;
   options_.progress = &progress;
   options_.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
@@ -83,7 +92,7 @@ Result<ExitCode> PackCommand::Run(Session* session) {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
                              progress.total_bytes};
     });
-    return dataset::Pack(session->fs, sources_, destination_, options_, session->ctx);
+    return dataset::Pack(fs, sources_, destination_, options_, session->ctx);
   }();
   HR_ASSIGN_OR_RETURN(dataset::PackReport report, std::move(packed));
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -220,6 +220,16 @@ uint64_t Manifest::num_samples() const {
   return samples;
 }
 
+Result<std::string> Manifest::DataFolder(const std::string& folder) const {
+  if (base.empty()) return folder;
+  if (!IsAbsolutePath(base)) return JoinPath(folder, base);
+  if (!IsUrl(folder) || UrlRoot(base) == UrlRoot(folder)) return base;
+  return Error(Code::kInvalidArgument,
+               "the manifest in {} says that its data is in {}, which is another place: make the "
+               "manifest again with `headrace index`",
+               EscapeText(folder), EscapeText(base));
+}
+
 std::string Manifest::ToJson() const {
   Json json = Json::MakeObject();
   bool old_readers_agree = std::all_of(shards.begin(), shards.end(), [](const ManifestShard& s) {

@@ -43,8 +43,9 @@ struct Manifest {
   std::vector<std::string> fields;  // sorted
   std::vector<ManifestShard> shards;
   std::vector<std::string> classes;  // class names of a folder, in label order; may be empty
-  // Folder that shard names (and the files of an in-place dataset) are relative to: absolute, or
-  // relative to the manifest's folder; empty = the manifest's folder. Not part of the version.
+  // Folder that shard names (and the files of an in-place dataset) are relative to: absolute, a
+  // URL, or relative to the manifest's folder; empty = the manifest's folder. Not part of the
+  // version.
   std::string base;
   std::vector<std::string> parents;  // versions; not part of the version
   std::string message;               // not part of the version
@@ -54,6 +55,9 @@ struct Manifest {
   // and samples_crc32c or index checksum, in the canonical form of docs/formats/manifest.md.
   std::string ComputeVersion() const;
   uint64_t num_samples() const;
+  // That folder, for a manifest that lies in `folder`. kInvalidArgument when the manifest comes by
+  // URL and names files of this machine or another place: only a person may do that.
+  Result<std::string> DataFolder(const std::string& folder) const;
   // The text of headrace.json. Names that are not printable UTF-8 are escaped (EscapeText).
   std::string ToJson() const;
   // Reads the text of a headrace.json called `file_name` in messages.

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,7 +11,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -66,6 +69,26 @@ Result<std::string> CurrentDirectory() {
   }
   path.resize(path.find('\0'));
   return path;
+}
+
+std::optional<std::string> EnvironmentVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+std::string HomeDirectory() {
+  if (auto home = EnvironmentVariable("HOME")) return *home;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> text(16384);
+  if (::getpwuid_r(::getuid(), &entry, text.data(), text.size(), &found) != 0 || !found) return "";
+  return entry.pw_dir ? entry.pw_dir : "";
+}
+
+int64_t WallClockNanos() {
+  auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
 }
 
 double ProcessCpuSeconds() {
