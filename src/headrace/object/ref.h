@@ -35,7 +35,9 @@ class Ref {
   // Replaces the content if the version is still `expected`, or if `expected` is empty and the ref
   // was never set. Durable and seen by all when it returns. Returns the new version. A ref that has
   // come back to a content counts as unchanged.
-  //   kFailedPrecondition  it is another version: nothing was changed.
+  //   kFailedPrecondition  it is another version: nothing was changed. (Over a RetryingStore, whose
+  //                        first try may have been done before its answer was lost: or what was
+  //                        written has been replaced since.)
   //   kInvalidArgument     more than kMaxBytes.
   virtual Result<std::string> Swap(const std::string& expected, Bytes content,
                                    const Context& ctx) = 0;
