@@ -29,6 +29,18 @@ std::string HashOf(Bytes body) {
   return sha.Finish();
 }
 
+// A server that echoes what it was sent must not put a secret into our message, not even one that
+// was cut there.
+void HideSecrets(const S3Credentials& credentials, S3Error* error) {
+  constexpr size_t kTelling = 8;
+  for (const std::string& secret : {credentials.secret_access_key, credentials.session_token}) {
+    if (secret.empty()) continue;
+    std::string start = secret.substr(0, kTelling);
+    if (error->message.find(start) != std::string::npos) error->message.clear();
+    if (error->code.find(start) != std::string::npos) error->code.clear();
+  }
+}
+
 std::unique_ptr<S3CredentialCache> MakeCache(const S3Settings& settings, net::HttpClient* client) {
   const S3CredentialSource& source = settings.credentials;
   if (source.kind == S3CredentialSource::Kind::kAnonymous) return nullptr;
@@ -288,13 +300,7 @@ void S3Session::Renew(const RunningPtr& running, S3Answer answer) {
 void S3Session::Fail(const RunningPtr& running, S3Answer answer) {
   const S3Call& call = running->call;
   if (answer.status.ok()) {
-    if (running->credentials) {
-      // A server that echoes what it was sent must not put a secret into our message.
-      const S3Credentials& secrets = *running->credentials;
-      for (const std::string& secret : {secrets.secret_access_key, secrets.session_token})
-        if (!secret.empty() && answer.error.message.find(secret) != std::string::npos)
-          answer.error.message.clear();
-    }
+    if (running->credentials) HideSecrets(*running->credentials, &answer.error);
     S3Attempt attempt;
     attempt.verb = call.verb;
     attempt.if_absent = call.if_absent;

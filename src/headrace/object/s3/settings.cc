@@ -142,7 +142,9 @@ class SettingsReader {
 
   // Path style and dialect.
   Status ReadStyle() {
-    bool at_aws = settings_.endpoint.find(".amazonaws.com") != std::string::npos;
+    auto uri = ParseUri(settings_.endpoint);
+    bool at_aws = uri.ok() && (uri->host.ends_with(".amazonaws.com") ||
+                               uri->host.ends_with(".amazonaws.com.cn"));
     std::string style = profile_.Value("s3.addressing_style").value_or("auto");
     settings_.path_style = style == "path" || (style != "virtual" && !at_aws);
     if (options_.path_style) settings_.path_style = *options_.path_style;

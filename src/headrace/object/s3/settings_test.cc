@@ -88,6 +88,7 @@ TEST_F(S3SettingsTest, KnowAwsByItsHost) {
   EXPECT_FALSE(settings.path_style);
   EXPECT_EQ(settings.dialect.name, "aws");
   EXPECT_FALSE(Read({.endpoint = "http://s3.amazonaws.com.example"}).aws);
+  EXPECT_EQ(Read({.endpoint = "http://s3.amazonaws.com.example"}).dialect.name, "s3");
 }
 
 TEST_F(S3SettingsTest, ReadTheAddressingStyle) {

@@ -1,4 +1,4 @@
-# The driver s3, included by the module's CMakeLists.txt.
+# The driver s3, included by CMakeLists.txt.
 target_sources(headrace_object PRIVATE
   range_request.cc timestamp.cc uri.cc
   s3/answers.cc s3/credential_sources.cc s3/credentials.cc s3/failure.cc s3/profiles.cc
@@ -12,3 +12,11 @@ headrace_test(s3_test
 headrace_test(s3_store_test
   SOURCES s3/s3_store_test.cc testing/fake_s3.cc
   USES object object_testing net_testing env_testing)
+
+# Against real servers, which tests/integration/test_s3_servers.py starts.
+if(HEADRACE_TESTS)
+  add_executable(s3_server_test s3/s3_server_test.cc)
+  target_link_libraries(s3_server_test PRIVATE headrace_object headrace_object_testing headrace_options
+    GTest::gmock GTest::gtest GTest::gtest_main)
+  headrace_precompile_test_headers(s3_server_test)
+endif()
