@@ -48,7 +48,7 @@ Status CheckPresent(const Parts& parts, const std::string& manifest_path) {
     return OkStatus();
   };
   for (const ManifestShard& shard : parts.manifest.shards) {
-    if (parts.manifest.kind == "tar")
+    if (parts.manifest.kind != "folder" && parts.manifest.kind != "list")
       HR_RETURN_IF_ERROR(look(JoinPath(parts.data_folder, shard.name)));
     HR_RETURN_IF_ERROR(look(JoinPath(parts.index_folder, shard.index)));
   }
@@ -85,8 +85,8 @@ Status OpenManifest(const std::string& manifest_path, Parts* parts) {
   return CheckListUnchanged(*parts);
 }
 
-// Adds a tar that no manifest names: by its sidecar index if it has one, else from its headers.
-Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string>* fields) {
+// Adds a shard that no manifest names: by its sidecar index if it has one, else from its headers.
+Status AddShardInPlace(const std::string& name, Parts* parts, std::set<std::string>* fields) {
   std::string path = JoinPath(parts->data_folder, name);
   std::string index_name = name + std::string(kIndexSuffix);
   std::string index_path = JoinPath(parts->index_folder, index_name);
@@ -98,7 +98,8 @@ Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string
     shard.index = index_name;
   } else {
     HR_ASSIGN_OR_RETURN(auto file, parts->fs->OpenForRead(path));
-    HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildTarIndex(*file, BuildOptions(), Context()));
+    HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildShardIndex(*file, parts->manifest.kind, name,
+                                                          BuildOptions(), Context()));
     HR_ASSIGN_OR_RETURN(index, IndexReader::FromBytes(std::move(built.bytes), path + " (headers)"));
   }
   shard.samples = index->num_samples();
@@ -110,14 +111,14 @@ Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string
   return OkStatus();
 }
 
-Status OpenTars(const std::vector<std::string>& names, Parts* parts) {
+Status OpenShards(const ShardList& shards, Parts* parts) {
   std::set<std::string> fields;
-  for (const std::string& name : names) HR_RETURN_IF_ERROR(AddTarInPlace(name, parts, &fields));
+  parts->manifest.kind = shards.kind;
+  for (const std::string& name : shards.names)
+    HR_RETURN_IF_ERROR(AddShardInPlace(name, parts, &fields));
   parts->manifest.fields.assign(fields.begin(), fields.end());
   if (parts->manifest.num_samples() > 0) return OkStatus();
-  return Error(Code::kInvalidArgument,
-               "no samples in {}: expected members named KEY.FIELD, such as 0001.jpg and 0001.cls",
-               parts->path);
+  return NoSamplesIn(parts->path, shards.kind);
 }
 
 Status OpenBuilt(BuiltIndex built, std::string kind, const std::string& name, Parts* parts) {
@@ -142,8 +143,8 @@ Status OpenFolder(const std::string& path, Parts* parts) {
     if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
   }
   parts->data_folder = parts->index_folder = path;
-  HR_ASSIGN_OR_RETURN(std::vector<std::string> tars, ListTars(parts->fs, path));
-  if (!tars.empty()) return OpenTars(tars, parts);
+  HR_ASSIGN_OR_RETURN(ShardList shards, ListShards(parts->fs, path));
+  if (!shards.names.empty()) return OpenShards(shards, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built,
                       BuildFolderIndex(parts->fs, path, BuildOptions(), Context()));
   return OpenBuilt(std::move(built), "folder", "files", parts);
@@ -153,7 +154,10 @@ Status OpenFile(const std::string& path, Parts* parts) {
   parts->data_folder = parts->index_folder = DirectoryName(path);
   std::string name(BaseName(path));
   if (path.ends_with(".json")) return OpenManifest(path, parts);
-  if (!IsListName(path)) return OpenTars({name}, parts);
+  if (!IsListName(path)) {
+    HR_ASSIGN_OR_RETURN(bool is_record, IsTfRecordFile(parts->fs, path));
+    return OpenShards({is_record ? "tfrecord" : "tar", {name}}, parts);
+  }
   std::string manifest = JoinPath(InPlaceFolderOfList(path), kManifestName);
   if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildListIndex(parts->fs, path, BuildOptions(), Context()));

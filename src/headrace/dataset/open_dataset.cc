@@ -4,6 +4,7 @@
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
+#include "headrace/dataset/file_checksum.h"
 #include "headrace/env/process.h"
 
 namespace headrace::dataset {
@@ -155,9 +156,15 @@ LearnedChecksums* OpenDataset::Learned(uint32_t shard, const ShardState& state) 
                                             state.index->header_crc32c()));
 }
 
-Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenChecked(uint32_t shard) const {
+Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenFile(uint32_t shard) const {
   auto file = parts_.fs->OpenForRead(JoinPath(parts_.data_folder, shards_[shard].name));
   if (!file.ok()) return std::move(file).status().At(AtFile(shards_[shard].name));
+  return file;
+}
+
+Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenChecked(uint32_t shard) const {
+  auto file = OpenFile(shard);
+  if (!file.ok()) return file;
   if (!identity_checked_[shard].load(std::memory_order_relaxed)) {
     HR_RETURN_IF_ERROR(CheckIdentity(shard, **file));
     identity_checked_[shard].store(true, std::memory_order_relaxed);
@@ -173,16 +180,19 @@ bool SomeSampleFits(const IndexReader& index, const RandomAccessFile& file) {
   constexpr uint64_t kProbes = 8, kMaxFieldBytes = uint64_t{16} << 20;
   IndexSample sample;
   std::vector<std::byte> bytes;
+  auto fits = [&](uint64_t offset, uint64_t length, uint32_t crc32c) {
+    if (length == 0 || length > kMaxFieldBytes) return false;
+    bytes.resize(length);
+    return file.ReadAt(offset, bytes, Context()).ok() && Crc32c(bytes) == crc32c;
+  };
   for (uint64_t probe = 0; probe < kProbes; ++probe) {
     uint64_t i = index.num_samples() * (2 * probe + 1) / (2 * kProbes);
     if (i >= index.num_samples() || !index.Get(i, &sample).ok()) continue;
-    for (const IndexField& field : sample.fields) {
-      if (field.in_index || !field.crc32c || field.length == 0 || field.length > kMaxFieldBytes)
-        continue;
-      bytes.resize(field.length);
-      if (file.ReadAt(field.offset, bytes, Context()).ok() && Crc32c(bytes) == *field.crc32c)
+    const RecordRange& record = sample.record;
+    if (fits(record.offset, record.length, record.crc32c)) return true;
+    for (const IndexField& field : sample.fields)
+      if (!field.in_index && field.crc32c && fits(field.offset, field.length, *field.crc32c))
         return true;
-    }
   }
   return false;
 }
@@ -218,9 +228,21 @@ Status OpenDataset::CheckShard(size_t shard, const Context& ctx) const {
   HR_RETURN_IF_ERROR(ctx.Check());
   HR_ASSIGN_OR_RETURN(const ShardState* state, State(static_cast<uint32_t>(shard)));
   if (state->index->kind() == ShardKind::kFiles) return OkStatus();
-  auto file = parts_.fs->OpenForRead(JoinPath(parts_.data_folder, shards_[shard].name));
-  if (!file.ok()) return std::move(file).status().At(AtFile(shards_[shard].name));
-  return CheckIdentity(static_cast<uint32_t>(shard), **file);
+  HR_ASSIGN_OR_RETURN(auto file, OpenFile(static_cast<uint32_t>(shard)));
+  return CheckIdentity(static_cast<uint32_t>(shard), *file);
+}
+
+Status OpenDataset::CheckWholeShard(size_t shard, const Context& ctx) const {
+  const ManifestShard& entry = parts_.manifest.shards[shard];
+  if (!entry.crc32c || kind() == "folder" || kind() == "list") return OkStatus();
+  HR_ASSIGN_OR_RETURN(auto file, OpenFile(static_cast<uint32_t>(shard)));
+  HR_ASSIGN_OR_RETURN(uint32_t crc, ChecksumOfFile(*file, ctx));
+  if (crc == *entry.crc32c) return OkStatus();
+  return Error(Code::kDataLoss,
+               "the fields are right, but the file around them has CRC32C {:08x}, expected {:08x}: "
+               "what stands between them is damaged; get a good copy of it",
+               crc, *entry.crc32c)
+      .At(AtFile(entry.name));
 }
 
 }  // namespace headrace::dataset

@@ -49,6 +49,7 @@ class OpenDataset : public Dataset {
   Result<uint64_t> FindKey(std::string_view key) const override;
   Result<const IndexReader*> Index(size_t shard) const override;
   Status CheckShard(size_t shard, const Context& ctx) const override;
+  Status CheckWholeShard(size_t shard, const Context& ctx) const override;
 
   FileSystem* fs() const { return parts_.fs; }
   const std::string& data_folder() const { return parts_.data_folder; }
@@ -71,6 +72,8 @@ class OpenDataset : public Dataset {
   Status CheckIndex(uint32_t shard, const IndexReader& index) const;
   Result<std::unique_ptr<RandomAccessFile>> OpenChecked(uint32_t shard) const;
   Status CheckIdentity(uint32_t shard, const RandomAccessFile& file) const;
+  // Opens a shard's file as it is.
+  Result<std::unique_ptr<RandomAccessFile>> OpenFile(uint32_t shard) const;
 
   Parts parts_;
   std::string version_;
