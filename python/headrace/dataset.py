@@ -22,17 +22,20 @@ def open(
     *,
     fields: Sequence[str] | None = None,
     max_open_files: int = 256,
+    max_unpacked_bytes: int = 4 << 30,
     verify_checksums: bool = True,
 ) -> Dataset:
     """Open a dataset for reading.
 
     Args:
-        path: a folder made by ``headrace pack`` or ``headrace index``; a tar file or a folder of tar
-            files; a folder with one sub-folder of files per class; a ``.csv`` or ``.jsonl`` list of
-            files.
+        path: a folder made by ``headrace pack`` or ``headrace index``; a tar or TFRecord file or a
+            folder of them; a folder with an MDS ``index.json``; a folder with one sub-folder of
+            files per class; a ``.csv`` or ``.jsonl`` list of files.
         fields: names of the fields that samples come with; None = all. What is not named is not
             read.
         max_open_files: data files held open at once.
+        max_unpacked_bytes: memory for shards that are compressed as a whole (MDS) and so are held
+            unpacked. Give it the shards that are read at a time: see docs/formats/mds.md.
         verify_checksums: check the CRC32C of what is read.
 
     Raises:
@@ -44,6 +47,7 @@ def open(
         os.fspath(path),
         fields=fields,
         max_open_files=max_open_files,
+        max_unpacked_bytes=max_unpacked_bytes,
         verify_checksums=verify_checksums,
     )
 
@@ -52,7 +56,7 @@ class Dataset(Sequence[Sample]):
     """An immutable array of samples.
 
     ``ds[3]`` and ``ds["key"]`` give a dict of field name to bytes, plus ``"__key__"``; ``ds[2:9]``
-    gives a view. Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and
+    gives a view. A field of bare numbers (TFRecord, MDS) comes as the bytes of an ``.npy`` array. Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and
     spawn: a pickled Dataset is its path and settings, and a forked one takes no lock of its parent.
     """
 
@@ -62,12 +66,14 @@ class Dataset(Sequence[Sample]):
         *,
         fields: Sequence[str] | None = None,
         max_open_files: int = 256,
+        max_unpacked_bytes: int = 4 << 30,
         verify_checksums: bool = True,
         version: str | None = None,
     ) -> None:
         self._path = path
         self._fields = None if fields is None else list(fields)
         self._max_open_files = max_open_files
+        self._max_unpacked_bytes = max_unpacked_bytes
         self._verify_checksums = verify_checksums
         self._open_native(version)
         unknown = set(self._fields or []) - set(self._native.fields)
@@ -79,7 +85,7 @@ class Dataset(Sequence[Sample]):
 
     def _open_native(self, version: str | None) -> None:
         self._native = _native.Dataset.open(
-            self._path, self._max_open_files, self._verify_checksums
+            self._path, self._max_open_files, self._max_unpacked_bytes, self._verify_checksums
         )
         self._version: str = self._native.version
         if version is not None and version != self._version:
@@ -101,7 +107,7 @@ class Dataset(Sequence[Sample]):
 
     @property
     def kind(self) -> str:
-        """``"tar"``, ``"folder"`` or ``"list"``."""
+        """``"tar"``, ``"tfrecord"``, ``"mds"``, ``"folder"`` or ``"list"``."""
         return self._native.kind
 
     @property
@@ -233,6 +239,7 @@ class Dataset(Sequence[Sample]):
         settings = {
             "fields": self._fields,
             "max_open_files": self._max_open_files,
+            "max_unpacked_bytes": self._max_unpacked_bytes,
             "verify_checksums": self._verify_checksums,
             "version": self._version,
         }

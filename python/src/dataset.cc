@@ -60,14 +60,16 @@ void BindDataset(nb::module_& m) {
   nb::class_<SampleAccess>(m, "Dataset", "Random access to the samples of a dataset. Thread-safe.")
       .def_static(
           "open",
-          [](const std::string& path, uint32_t max_open_files, bool verify) {
+          [](const std::string& path, uint32_t max_open_files, uint64_t max_unpacked_bytes,
+             bool verify) {
             nb::gil_scoped_release released;
-            auto access = SampleAccess::Open(path, max_open_files, verify);
+            dataset::OpenOptions options{max_open_files, max_unpacked_bytes};
+            auto access = SampleAccess::Open(path, options, verify);
             nb::gil_scoped_acquire acquired;
             return Unwrap(std::move(access)).release();
           },
-          nb::arg("path"), nb::arg("max_open_files"), nb::arg("verify_checksums"),
-          nb::rv_policy::take_ownership)
+          nb::arg("path"), nb::arg("max_open_files"), nb::arg("max_unpacked_bytes"),
+          nb::arg("verify_checksums"), nb::rv_policy::take_ownership)
       .def_prop_ro("version", [](const SampleAccess& a) { return a.dataset()->version(); })
       .def_prop_ro("kind", [](const SampleAccess& a) { return std::string(a.dataset()->kind()); })
       .def_prop_ro("num_samples", [](const SampleAccess& a) { return a.dataset()->num_samples(); })

@@ -48,7 +48,7 @@ Status CheckPresent(const Parts& parts, const std::string& manifest_path) {
     return OkStatus();
   };
   for (const ManifestShard& shard : parts.manifest.shards) {
-    if (parts.manifest.kind != "folder" && parts.manifest.kind != "list")
+    if (parts.manifest.kind == "tar" || parts.manifest.kind == "tfrecord")
       HR_RETURN_IF_ERROR(look(JoinPath(parts.data_folder, shard.name)));
     HR_RETURN_IF_ERROR(look(JoinPath(parts.index_folder, shard.index)));
   }
@@ -74,6 +74,30 @@ Status CheckListUnchanged(const Parts& parts) {
       .At({.file = list, .offset = {}, .key = {}, .field = {}});
 }
 
+// Reads index.json again, since it says how shards are compressed, and holds it against the
+// manifest.
+Status AddMdsContent(Parts* parts) {
+  const std::string path = JoinPath(parts->data_folder, kMdsIndexName);
+  HR_ASSIGN_OR_RETURN(std::string text, ReadMdsIndexText(parts->fs, parts->data_folder));
+  Listings listings(parts->fs);
+  auto content = MdsContent::Open(parts->fs, parts->data_folder, text,
+                                  [&](const std::string& file) { return listings.Has(file); });
+  if (!content.ok()) return std::move(content).status();
+  parts->mds = *std::move(content);
+  const std::vector<MdsShard>& found = parts->mds->index().shards;
+  const std::vector<ManifestShard>& named = parts->manifest.shards;
+  if (std::equal(named.begin(), named.end(), found.begin(), found.end(),
+                 [](const ManifestShard& a, const MdsShard& b) {
+                   return a.name == b.raw.name && a.samples == b.samples && a.bytes == b.raw.bytes;
+                 }))
+    return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "{} has other shards than when it was indexed: make the index again with `headrace "
+               "index`",
+               path)
+      .At({.file = path, .offset = {}, .key = {}, .field = {}});
+}
+
 Status OpenManifest(const std::string& manifest_path, Parts* parts) {
   HR_ASSIGN_OR_RETURN(parts->manifest, Manifest::Load(parts->fs, manifest_path));
   parts->index_folder = DirectoryName(manifest_path);
@@ -82,7 +106,7 @@ Status OpenManifest(const std::string& manifest_path, Parts* parts) {
                        : base.front() == '/' ? base
                                              : JoinPath(parts->index_folder, base);
   HR_RETURN_IF_ERROR(CheckPresent(*parts, manifest_path));
-  return CheckListUnchanged(*parts);
+  return parts->manifest.kind == "mds" ? AddMdsContent(parts) : CheckListUnchanged(*parts);
 }
 
 // Adds a shard that no manifest names: by its sidecar index if it has one, else from its headers.
@@ -121,6 +145,17 @@ Status OpenShards(const ShardList& shards, Parts* parts) {
   return NoSamplesIn(parts->path, shards.kind);
 }
 
+// Opens an MDS dataset by its index.json alone: a shard's own index is made when it is first
+// needed.
+Status OpenMds(std::string_view index_text, Parts* parts) {
+  Listings listings(parts->fs);
+  HR_ASSIGN_OR_RETURN(
+      parts->mds, MdsContent::Open(parts->fs, parts->data_folder, index_text,
+                                   [&](const std::string& file) { return listings.Has(file); }));
+  parts->manifest = ManifestOf(parts->mds->index());
+  return parts->manifest.num_samples() > 0 ? OkStatus() : NoSamplesIn(parts->path, "mds");
+}
+
 Status OpenBuilt(BuiltIndex built, std::string kind, const std::string& name, Parts* parts) {
   parts->manifest.kind = std::move(kind);
   parts->manifest.fields = std::move(built.fields);
@@ -143,6 +178,8 @@ Status OpenFolder(const std::string& path, Parts* parts) {
     if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
   }
   parts->data_folder = parts->index_folder = path;
+  HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(parts->fs, path));
+  if (!mds.empty()) return OpenMds(mds, parts);
   HR_ASSIGN_OR_RETURN(ShardList shards, ListShards(parts->fs, path));
   if (!shards.names.empty()) return OpenShards(shards, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built,
@@ -153,6 +190,7 @@ Status OpenFolder(const std::string& path, Parts* parts) {
 Status OpenFile(const std::string& path, Parts* parts) {
   parts->data_folder = parts->index_folder = DirectoryName(path);
   std::string name(BaseName(path));
+  if (name == kMdsIndexName) return OpenFolder(parts->data_folder, parts);
   if (path.ends_with(".json")) return OpenManifest(path, parts);
   if (!IsListName(path)) {
     HR_ASSIGN_OR_RETURN(bool is_record, IsTfRecordFile(parts->fs, path));
@@ -178,7 +216,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(FileSystem* fs, const std::
   Parts parts;
   parts.fs = fs;
   parts.path = path;
-  parts.max_open_files = options.max_open_files;
+  parts.options = options;
   auto info = fs->Stat(path);
   if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);
   bool is_folder = info->kind == FileKind::kDirectory;

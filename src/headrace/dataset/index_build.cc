@@ -8,6 +8,7 @@
 #include <set>
 
 #include "headrace/base/text.h"
+#include "headrace/dataset/mds_content.h"
 #include "headrace/dataset/tfrecord.h"
 
 namespace headrace::dataset {
@@ -63,6 +64,7 @@ class DatasetIndexer {
   }
 
   Result<IndexReport> IndexShards(const ShardList& shards);
+  Result<IndexReport> IndexMds(const std::string& folder, std::string_view index_text);
   Result<IndexReport> IndexFolder(const std::string& folder);
   Result<IndexReport> IndexList(const std::string& list);
 
@@ -216,6 +218,34 @@ Result<IndexReport> DatasetIndexer::IndexShards(const ShardList& shards) {
   return Publish();
 }
 
+Result<IndexReport> DatasetIndexer::IndexMds(const std::string& folder,
+                                             std::string_view index_text) {
+  data_folder_ = output_ = folder;
+  HR_RETURN_IF_ERROR(Prepare());
+  HR_ASSIGN_OR_RETURN(auto content,
+                      MdsContent::Open(fs_, folder, index_text, [this](const std::string& path) {
+                        return Result<bool>(fs_->Exists(path));
+                      }));
+  report_.manifest.kind = "mds";
+  report_.manifest.fields = content->index().ColumnNames();
+  IndexProgress* progress = options_.build.progress;
+  const std::vector<MdsShard>& shards = content->index().shards;
+  for (const MdsShard& shard : shards)
+    if (progress) progress->total_bytes.fetch_add(shard.raw.bytes);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    HR_RETURN_IF_ERROR(ctx_.Check());
+    HR_ASSIGN_OR_RETURN(auto file, content->OpenShard(i, ctx_));
+    HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildMdsIndex(*file, shards[i], options_.build, ctx_));
+    if (progress && !options_.build.reads_data()) {
+      progress->samples.fetch_add(built.num_samples);
+      progress->bytes.fetch_add(file->size());
+    }
+    HR_RETURN_IF_ERROR(AddShard(std::move(built), shards[i].raw.name));
+  }
+  if (report_.manifest.num_samples() == 0) return NoSamplesIn(folder, "mds");
+  return Publish();
+}
+
 Result<IndexReport> DatasetIndexer::IndexInPlace(Result<BuiltIndex> built,
                                                  const std::string& name) {
   if (!built.ok()) return std::move(built).status();
@@ -259,7 +289,8 @@ Result<ShardList> ListShards(FileSystem* fs, const std::string& folder) {
     if (list) list->names.push_back(std::move(entry.name));
   }
   if (!tars.names.empty()) return tars;
-  if (!records.names.empty() || perhaps.names.empty()) return records;
+  if (!records.names.empty()) return records;
+  if (perhaps.names.empty()) return tars;
   HR_ASSIGN_OR_RETURN(bool is_record, IsTfRecordFile(fs, JoinPath(folder, perhaps.names.front())));
   return is_record ? perhaps : tars;
 }
@@ -309,12 +340,22 @@ Result<IndexReport> IndexDataset(FileSystem* fs, std::span<const std::string> pa
   ShardList all;
   for (const std::string& given_path : paths) {
     std::string path = WithoutTrailingSlashes(given_path);
+    if (BaseName(path) == kMdsIndexName) path = DirectoryName(path);
     HR_ASSIGN_OR_RETURN(FileInfo info, fs->Stat(path));
     const bool is_folder = info.kind == FileKind::kDirectory;
-    HR_ASSIGN_OR_RETURN(ShardList found, ShardsAt(fs, path, is_folder));
+    std::string mds;
+    if (is_folder) {
+      HR_ASSIGN_OR_RETURN(mds, ReadMdsIndexText(fs, path));
+    }
+    if (!mds.empty() && paths.size() == 1) return indexer.IndexMds(path, mds);
+    ShardList found;
+    if (mds.empty()) {
+      HR_ASSIGN_OR_RETURN(found, ShardsAt(fs, path, is_folder));
+    }
     if (found.names.empty() && paths.size() > 1)
       return Error(Code::kInvalidArgument,
-                   "{} is no tar: a plain folder or a list is a dataset of its own, index it alone",
+                   "{} is no tar: a plain folder, a list or an MDS folder is a dataset of its own, "
+                   "index it alone",
                    path);
     if (found.names.empty()) return is_folder ? indexer.IndexFolder(path) : indexer.IndexList(path);
     if (!all.names.empty() && found.kind != all.kind)

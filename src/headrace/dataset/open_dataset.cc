@@ -37,7 +37,8 @@ OpenDataset::OpenDataset(Parts parts)
       learned_(parts_.manifest.shards.size()),
       identity_checked_(parts_.manifest.shards.size()),
       files_(static_cast<uint32_t>(parts_.manifest.shards.size()),
-             OpenFileBudget(parts_.max_open_files),
+             {.open_files = OpenFileBudget(parts_.options.max_open_files),
+              .memory_bytes = parts_.options.max_unpacked_bytes},
              [this](uint32_t shard) { return OpenChecked(shard); }) {
   first_sample_.push_back(0);
   for (const ManifestShard& shard : parts_.manifest.shards) {
@@ -113,6 +114,10 @@ Status OpenDataset::CheckIndex(uint32_t shard, const IndexReader& index) const {
 
 Result<std::unique_ptr<OpenDataset::ShardState>> OpenDataset::MakeState(uint32_t shard) const {
   const ManifestShard& entry = parts_.manifest.shards[shard];
+  if (parts_.mds && entry.index.empty()) {
+    HR_ASSIGN_OR_RETURN(auto built, BuildIndex(shard));
+    return MakeState(std::move(built));
+  }
   std::string index_path = JoinPath(parts_.index_folder, entry.index);
   auto mapped = parts_.fs->Map(index_path);
   if (!mapped.ok())
@@ -142,6 +147,13 @@ Result<std::unique_ptr<OpenDataset::ShardState>> OpenDataset::MakeState(
   return state;
 }
 
+Result<std::unique_ptr<IndexReader>> OpenDataset::BuildIndex(uint32_t shard) const {
+  HR_ASSIGN_OR_RETURN(ShardFiles::File file, File(shard));
+  HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildMdsIndex(*file, parts_.mds->index().shards[shard],
+                                                      BuildOptions(), Context()));
+  return IndexReader::FromBytes(std::move(built.bytes), file->path() + " (headers)");
+}
+
 LearnedChecksums* OpenDataset::Learned(uint32_t shard, const ShardState& state) const {
   if (LearnedChecksums* learned = learned_[shard].load(std::memory_order_acquire)) return learned;
   const ManifestShard& entry = parts_.manifest.shards[shard];
@@ -156,20 +168,26 @@ LearnedChecksums* OpenDataset::Learned(uint32_t shard, const ShardState& state) 
                                             state.index->header_crc32c()));
 }
 
-Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenFile(uint32_t shard) const {
-  auto file = parts_.fs->OpenForRead(JoinPath(parts_.data_folder, shards_[shard].name));
+Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenContent(uint32_t shard,
+                                                                   const Context& ctx) const {
+  auto file = parts_.mds
+                  ? parts_.mds->OpenShard(shard, ctx)
+                  : parts_.fs->OpenForRead(JoinPath(parts_.data_folder, shards_[shard].name));
   if (!file.ok()) return std::move(file).status().At(AtFile(shards_[shard].name));
   return file;
 }
 
-Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenChecked(uint32_t shard) const {
-  auto file = OpenFile(shard);
-  if (!file.ok()) return file;
-  if (!identity_checked_[shard].load(std::memory_order_relaxed)) {
-    HR_RETURN_IF_ERROR(CheckIdentity(shard, **file));
+Result<ShardFiles::Opened> OpenDataset::OpenChecked(uint32_t shard) const {
+  ShardFiles::Opened opened;
+  HR_ASSIGN_OR_RETURN(opened.file, OpenContent(shard, Context()));
+  if (parts_.mds && parts_.mds->is_packed(shard)) opened.memory_bytes = opened.file->size();
+  // An index that is not there yet is going to be made of this file.
+  const bool has_index = !parts_.manifest.shards[shard].index.empty() || IndexIfMapped(shard);
+  if (has_index && !identity_checked_[shard].load(std::memory_order_relaxed)) {
+    HR_RETURN_IF_ERROR(CheckIdentity(shard, *opened.file));
     identity_checked_[shard].store(true, std::memory_order_relaxed);
   }
-  return file;
+  return opened;
 }
 
 namespace {
@@ -228,14 +246,17 @@ Status OpenDataset::CheckShard(size_t shard, const Context& ctx) const {
   HR_RETURN_IF_ERROR(ctx.Check());
   HR_ASSIGN_OR_RETURN(const ShardState* state, State(static_cast<uint32_t>(shard)));
   if (state->index->kind() == ShardKind::kFiles) return OkStatus();
-  HR_ASSIGN_OR_RETURN(auto file, OpenFile(static_cast<uint32_t>(shard)));
+  if (parts_.mds && parts_.mds->is_packed(shard))  // unpacked once, and then checked already
+    return File(static_cast<uint32_t>(shard)).status();
+  HR_ASSIGN_OR_RETURN(auto file, OpenContent(static_cast<uint32_t>(shard), ctx));
   return CheckIdentity(static_cast<uint32_t>(shard), *file);
 }
 
 Status OpenDataset::CheckWholeShard(size_t shard, const Context& ctx) const {
   const ManifestShard& entry = parts_.manifest.shards[shard];
+  if (parts_.mds) HR_RETURN_IF_ERROR(parts_.mds->CheckHashes(shard, ctx));
   if (!entry.crc32c || kind() == "folder" || kind() == "list") return OkStatus();
-  HR_ASSIGN_OR_RETURN(auto file, OpenFile(static_cast<uint32_t>(shard)));
+  HR_ASSIGN_OR_RETURN(auto file, OpenContent(static_cast<uint32_t>(shard), ctx));
   HR_ASSIGN_OR_RETURN(uint32_t crc, ChecksumOfFile(*file, ctx));
   if (crc == *entry.crc32c) return OkStatus();
   return Error(Code::kDataLoss,

@@ -105,7 +105,7 @@ TEST(TfRecordName, NamesThatSaySo) {
 
 TEST(TfRecordMask, IsTheOneOfTheFormat) {
   // CRC32C of "123456789" is e3069283; rotated right by 15 and added to the constant.
-  EXPECT_EQ(MaskCrc32c(0xe3069283u), 0x250dc6cdu + 0xa282ead8u);
+  EXPECT_EQ(MaskCrc32c(0xe3069283u), 0x2507c60du + 0xa282ead8u);
   for (uint32_t crc : {0u, 1u, 0xffffffffu, 0xa282ead8u, 0xe3069283u})
     EXPECT_EQ(UnmaskCrc32c(MaskCrc32c(crc)), crc);
 }

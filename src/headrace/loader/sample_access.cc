@@ -5,10 +5,8 @@
 namespace headrace::loader {
 
 Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(const std::string& path,
-                                                         uint32_t max_open_files,
+                                                         const dataset::OpenOptions& options,
                                                          bool verify_checksums) {
-  dataset::OpenOptions options;
-  options.max_open_files = max_open_files;
   HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(PosixFileSystem(), path, options));
   return std::make_unique<SampleAccess>(std::move(dataset), verify_checksums);
 }

@@ -22,7 +22,8 @@ class SampleAccess {
  public:
   // Fails as Dataset::Open.
   static Result<std::unique_ptr<SampleAccess>> Open(const std::string& path,
-                                                    uint32_t max_open_files, bool verify_checksums);
+                                                    const dataset::OpenOptions& options,
+                                                    bool verify_checksums);
   SampleAccess(std::shared_ptr<const dataset::Dataset> dataset, bool verify_checksums);
   ~SampleAccess();
 
