@@ -22,7 +22,7 @@ def open(
     *,
     fields: Sequence[str] | None = None,
     max_open_files: int = 256,
-    max_unpacked_bytes: int = 4 << 30,
+    max_unpacked_bytes: int = 8 << 30,
     verify_checksums: bool = True,
 ) -> Dataset:
     """Open a dataset for reading.
@@ -66,7 +66,7 @@ class Dataset(Sequence[Sample]):
         *,
         fields: Sequence[str] | None = None,
         max_open_files: int = 256,
-        max_unpacked_bytes: int = 4 << 30,
+        max_unpacked_bytes: int = 8 << 30,
         verify_checksums: bool = True,
         version: str | None = None,
     ) -> None:

@@ -41,7 +41,7 @@ struct OpenOptions {
   uint32_t max_open_files = 256;
   // Memory for shards that are compressed as a whole (MDS) and so are held unpacked; the least
   // recently used one goes first. One shard is always held, whatever its size.
-  uint64_t max_unpacked_bytes = uint64_t{4} << 30;
+  uint64_t max_unpacked_bytes = uint64_t{8} << 30;
 };
 
 // One field of one sample: where it is and what it must look like.

@@ -25,7 +25,7 @@ class ShardFiles {
   struct Limits {
     uint32_t open_files = 256;
     // One file may have more. A file that is dropped while it is read goes when that read ends.
-    uint64_t memory_bytes = uint64_t{4} << 30;
+    uint64_t memory_bytes = uint64_t{8} << 30;
   };
 
   ShardFiles(uint32_t num_shards, const Limits& limits, Opener open);
