@@ -56,8 +56,9 @@ class Dataset(Sequence[Sample]):
     """An immutable array of samples.
 
     ``ds[3]`` and ``ds["key"]`` give a dict of field name to bytes, plus ``"__key__"``; ``ds[2:9]``
-    gives a view. A field of bare numbers (TFRecord, MDS) comes as the bytes of an ``.npy`` array. Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and
-    spawn: a pickled Dataset is its path and settings, and a forked one takes no lock of its parent.
+    gives a view. A field of bare numbers (TFRecord, MDS) comes as the bytes of an ``.npy`` array.
+    Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and spawn: a
+    pickled Dataset is its path and settings, and a forked one takes no lock of its parent.
     """
 
     def __init__(

@@ -8,9 +8,10 @@ import json
 import shutil
 from pathlib import Path
 
-import headrace
 import numpy as np
 import pytest
+
+import headrace
 from headrace import transforms as T
 
 GOLDEN = Path(__file__).parents[1] / "compat" / "dataset"
@@ -106,7 +107,6 @@ def test_a_bad_record_is_skipped(tfrecord: Path) -> None:
             del sample
     assert fault.value.key.startswith("small.tfrecord-00000-of-00002/")
     rows = sum(
-        len(batch["image/class/label"])
-        for batch in ds.loader(**loader_settings(), on_error="skip")
+        len(batch["image/class/label"]) for batch in ds.loader(**loader_settings(), on_error="skip")
     )
     assert rows == 7

@@ -308,7 +308,9 @@ TEST(Mds, AMissingShardIsToldAtOnce) {
       Status status = OpenStatus(&fs, "/d");
       EXPECT_EQ(status.code(), Code::kFailedPrecondition);
       EXPECT_THAT(status.ToString(), HasSubstr("/d/shard.00001.mds"));
-      if (with_manifest) ASSERT_TRUE(fs.Remove("/d/headrace.json").ok());
+      if (with_manifest) {
+        ASSERT_TRUE(fs.Remove("/d/headrace.json").ok());
+      }
     }
   }
 }
