@@ -34,8 +34,8 @@ struct IndexField {
   uint64_t length = 0;             // bytes, as they are stored
   std::optional<uint32_t> crc32c;  // of these; empty: not known when the index was made
   bool in_index = false;
-  bool is_array = false;   // a range of bare numbers, given to readers as an .npy array
   std::string_view value;  // in_index: the bytes; kFiles: the path; is_array: the coded ArrayForm
+  bool is_array = false;   // a range of bare numbers, given to readers as an .npy array
   friend bool operator==(const IndexField&, const IndexField&) = default;
 };
 
