@@ -174,15 +174,23 @@ ShardFiles::Table& ShardFiles::Current() {
 Result<ShardFiles::File> ShardFiles::Get(uint32_t shard) {
   Table& table = Current();
   if (File file = table.FindOrBegin(shard)) return file;
+  // Ends the turn on every way out, since others may wait for it.
+  struct Turn {
+    Table& table;
+    uint32_t shard;
+    File file = {};
+    uint64_t memory_bytes = 0;
+    ~Turn() { table.Finish(shard, file, memory_bytes); }
+  } turn{table, shard};
   auto opened = open_(shard);
   if (!opened.ok() && opened.status().code() == Code::kResourceExhausted) {
     table.CloseAll();
     opened = open_(shard);
   }
-  File file = opened.ok() ? File(std::move(opened->file)) : nullptr;
-  table.Finish(shard, file, opened.ok() ? opened->memory_bytes : 0);
   if (!opened.ok()) return std::move(opened).status();
-  return file;
+  turn.file = File(std::move(opened->file));
+  turn.memory_bytes = opened->memory_bytes;
+  return turn.file;
 }
 
 uint64_t ShardFiles::memory_bytes() {

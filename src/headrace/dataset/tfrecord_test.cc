@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "headrace/base/testing/allocation_counter.h"
 #include "headrace/codec/npy.h"
 #include "headrace/dataset/array_form.h"
 #include "headrace/dataset/dataset.h"
@@ -14,6 +15,7 @@
 #include "headrace/dataset/testing/tfrecord_maker.h"
 #include "headrace/dataset/verify.h"
 #include "headrace/env/testing/memory_file_system.h"
+#include "headrace/env/testing/temporary_directory.h"
 
 namespace headrace::dataset {
 namespace {
@@ -422,6 +424,33 @@ TEST(TfRecord, ReadsOnlyWhatIsWantedOnceItIsChecked) {
   ASSERT_TRUE(view.ok());
   EXPECT_EQ(reader->last_cost().bytes, 1u);
   EXPECT_EQ(AsText(view->fields[0].data), Int64Npy({3}));
+}
+
+// By record, by field, by ReadField; arrays among them.
+TEST(TfRecord, AllocatesNothingPerSampleInSteadyState) {
+  TemporaryDirectory folder;
+  const std::string path = folder.path() + "/a.tfrecord";
+  ASSERT_TRUE(PosixFileSystem()->WriteAtomically(path, AsBytes(SmallFile(0, 100))).ok());
+  for (const ReadOptions& options : {ReadOptions{.learn_checksums = false}, ReadOptions(),
+                                     ReadOptions{.verify_checksums = false}}) {
+    auto dataset = Open(PosixFileSystem(), path);
+    auto reader = SampleReader::Create(dataset, options);
+    std::vector<std::byte> out(4096);
+    auto pass = [&] {
+      for (uint64_t i = 0; i < 100; ++i) {
+        ASSERT_TRUE(reader->Read(i, {}, Context()).ok());
+        auto view = reader->Locate(i);
+        for (const FieldEntry& entry : view->entries)
+          ASSERT_TRUE(
+              reader->ReadField(entry, MutableBytes(out).first(entry.length), Context()).ok());
+      }
+    };
+    pass();
+    pass();
+    headrace::testing::AllocationCounter counter;
+    pass();
+    EXPECT_EQ(counter.count(), 0u);
+  }
 }
 
 // --- properties ---
