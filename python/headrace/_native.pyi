@@ -9,7 +9,11 @@ def available_cpus() -> int: ...
 class Dataset:
     @staticmethod
     def open(
-        url: str, storage: dict[str, str], max_open_files: int, verify_checksums: bool
+        url: str,
+        storage: dict[str, str],
+        max_open_files: int,
+        max_unpacked_bytes: int,
+        verify_checksums: bool,
     ) -> Dataset: ...
     @property
     def path(self) -> str: ...

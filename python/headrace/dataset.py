@@ -23,15 +23,17 @@ def open(
     fields: Sequence[str] | None = None,
     storage_options: Mapping[str, str | bool | int] | None = None,
     max_open_files: int = 256,
+    max_unpacked_bytes: int = 8 << 30,
     verify_checksums: bool = True,
 ) -> Dataset:
     """Open a dataset for reading.
 
     Args:
-        path: a folder made by ``headrace pack`` or ``headrace index``; a tar file or a folder of tar
-            files; a folder with one sub-folder of files per class; a ``.csv`` or ``.jsonl`` list of
-            files. Or a URL of one, as a str: ``s3://bucket/prefix``, ``https://host/folder`` (which
-            cannot be listed, so it needs a manifest), ``file:///folder``.
+        path: a folder made by ``headrace pack`` or ``headrace index``; a tar or TFRecord file or a
+            folder of them; a folder with an MDS ``index.json``; a folder with one sub-folder of
+            files per class; a ``.csv`` or ``.jsonl`` list of files. Or a URL of one, as a str:
+            ``s3://bucket/prefix``, ``https://host/folder`` (which cannot be listed, so it needs a
+            manifest), ``file:///folder``.
         fields: names of the fields that samples come with; None = all. What is not named is not
             read.
         storage_options: how to reach a URL: ``endpoint``, ``region``, ``profile``,
@@ -39,6 +41,8 @@ def open(
             ``path_style``, ``dialect``, ``ca_file``, ``connections``, ``retry_budget`` (``"2m"``).
             What is not said is taken from where AWS tools keep it (environment, profiles).
         max_open_files: data files held open at once.
+        max_unpacked_bytes: memory for shards that are compressed as a whole (MDS) and so are held
+            unpacked. Give it the shards that are read at a time: see docs/formats/mds.md.
         verify_checksums: check the CRC32C of what is read.
 
     Raises:
@@ -52,6 +56,7 @@ def open(
         fields=fields,
         storage_options=storage_options,
         max_open_files=max_open_files,
+        max_unpacked_bytes=max_unpacked_bytes,
         verify_checksums=verify_checksums,
     )
 
@@ -60,9 +65,10 @@ class Dataset(Sequence[Sample]):
     """An immutable array of samples.
 
     ``ds[3]`` and ``ds["key"]`` give a dict of field name to bytes, plus ``"__key__"``; ``ds[2:9]``
-    gives a view. Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and
-    spawn: a pickled Dataset is its path and settings (``storage_options`` too, and secrets in them),
-    and a forked one takes no lock and no connection of its parent.
+    gives a view. A field of bare numbers (TFRecord, MDS) comes as the bytes of an ``.npy`` array.
+    Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and spawn: a
+    pickled Dataset is its path and settings (``storage_options`` too, and secrets in them), and a
+    forked one takes no lock and no connection of its parent.
     """
 
     def __init__(
@@ -72,6 +78,7 @@ class Dataset(Sequence[Sample]):
         fields: Sequence[str] | None = None,
         storage_options: Mapping[str, str | bool | int] | None = None,
         max_open_files: int = 256,
+        max_unpacked_bytes: int = 8 << 30,
         verify_checksums: bool = True,
         version: str | None = None,
     ) -> None:
@@ -79,6 +86,7 @@ class Dataset(Sequence[Sample]):
         self._fields = None if fields is None else list(fields)
         self._storage = _texts(storage_options or {})
         self._max_open_files = max_open_files
+        self._max_unpacked_bytes = max_unpacked_bytes
         self._verify_checksums = verify_checksums
         self._open_native(version)
         unknown = set(self._fields or []) - set(self._native.fields)
@@ -90,7 +98,11 @@ class Dataset(Sequence[Sample]):
 
     def _open_native(self, version: str | None) -> None:
         self._native = _native.Dataset.open(
-            self._path, self._storage, self._max_open_files, self._verify_checksums
+            self._path,
+            self._storage,
+            self._max_open_files,
+            self._max_unpacked_bytes,
+            self._verify_checksums,
         )
         self._version: str = self._native.version
         if version is not None and version != self._version:
@@ -112,7 +124,7 @@ class Dataset(Sequence[Sample]):
 
     @property
     def kind(self) -> str:
-        """``"tar"``, ``"folder"`` or ``"list"``."""
+        """``"tar"``, ``"tfrecord"``, ``"mds"``, ``"folder"`` or ``"list"``."""
         return self._native.kind
 
     @property
@@ -245,6 +257,7 @@ class Dataset(Sequence[Sample]):
             "fields": self._fields,
             "storage_options": self._storage,
             "max_open_files": self._max_open_files,
+            "max_unpacked_bytes": self._max_unpacked_bytes,
             "verify_checksums": self._verify_checksums,
             "version": self._version,
         }

@@ -63,14 +63,16 @@ void BindDataset(nb::module_& m) {
       .def_static(
           "open",
           [](const std::string& url, const std::map<std::string, std::string>& storage,
-             uint32_t max_open_files, bool verify) {
+             uint32_t max_open_files, uint64_t max_unpacked_bytes, bool verify) {
             nb::gil_scoped_release released;
-            auto access = SampleAccess::Open(url, storage, max_open_files, verify);
+            dataset::OpenOptions options{max_open_files, max_unpacked_bytes};
+            auto access = SampleAccess::Open(url, storage, options, verify);
             nb::gil_scoped_acquire acquired;
             return Unwrap(std::move(access)).release();
           },
           nb::arg("url"), nb::arg("storage"), nb::arg("max_open_files"),
-          nb::arg("verify_checksums"), nb::rv_policy::take_ownership)
+          nb::arg("max_unpacked_bytes"), nb::arg("verify_checksums"),
+          nb::rv_policy::take_ownership)
       .def_prop_ro("path", [](const SampleAccess& a) { return a.dataset()->path(); })
       .def_prop_ro("version", [](const SampleAccess& a) { return a.dataset()->version(); })
       .def_prop_ro("kind", [](const SampleAccess& a) { return std::string(a.dataset()->kind()); })

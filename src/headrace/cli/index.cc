@@ -34,8 +34,10 @@ class IndexCommand final : public Command {
 };
 
 void IndexCommand::Declare(Arguments* arguments) {
-  arguments->Texts("paths", &paths_, 1,
-                   "Tars and folders of tars, or one plain folder, or one list");
+  arguments->Texts(
+      "paths", &paths_, 1,
+      "Tars and folders of tars, or the same of TFRecords, or one MDS folder, plain folder or "
+      "list");
   arguments->Text("--output", &options_.output,
                   "Folder for the indexes and the manifest; without it they lie beside the data");
   DeclareSeekPoints(arguments, &seek_points_);
@@ -43,7 +45,7 @@ void IndexCommand::Declare(Arguments* arguments) {
                   "Keep the checksums of all data, also with --seek-points=off");
   arguments->Count("--threads", &threads_, "Threads that read the data; 0 for one a processor");
   arguments->Flag("--allow-damage", &options_.build.allow_damage,
-                  "Index what can be read of a damaged tar");
+                  "Index what can be read of a damaged tar or TFRecord");
   arguments->Flag("--separate-keys", &separate_,
                   "A key that comes again after other keys is a sample of its own, not an error");
   arguments->Text("--message", &options_.message, "A note to keep in the manifest");

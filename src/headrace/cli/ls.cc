@@ -40,7 +40,9 @@ class LsCommand final : public Command {
 };
 
 void LsCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, folder of tars, plain folder or list");
+  arguments->Text("dataset", &dataset_,
+                  "A data set, tar, TFRecord, folder of these, MDS folder, plain folder "
+                  "or list");
   arguments->Flag("--samples", &samples_,
                   "List samples: number, key, and each field with its size");
   arguments->Count("--limit", &limit_, "With --samples: at most this many");
@@ -67,7 +69,9 @@ Result<ChecksumCount> LsCommand::CountChecksums(Session* session,
                                                 size_t shard) const {
   HR_ASSIGN_OR_RETURN(const dataset::IndexReader* index, data->Index(shard));
   ChecksumCount count;
-  count.unverified = index->num_unchecked_fields();
+  // What lies in a record with a checksum is covered by it.
+  const bool has_records = index->kind() == dataset::ShardKind::kRecords;
+  count.unverified = has_records ? 0 : index->num_unchecked_fields();
   count.in_index = index->num_fields() - count.unverified;
   if (count.unverified == 0) return count;
   // Listing makes no file where there is none: without a file of learned checksums there are none.

@@ -87,7 +87,7 @@ Result<ExitCode> VerifyCommand::Run(Session* session) {
     ProgressLine line("verifying", session->quiet, [&progress] {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes, 0};
     });
-    return dataset::Verify(place.fs, data, options, session->ctx);
+    return dataset::Verify(data, options, session->ctx);
   }();
   HR_ASSIGN_OR_RETURN(VerifyReport report, std::move(verified));
   ShardVerdict all = Sum(report);

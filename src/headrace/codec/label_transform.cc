@@ -160,10 +160,7 @@ class LabelTransform : public Transform {
 
   Status ReadNpy(Bytes encoded, MutableBytes out) const {
     HR_ASSIGN_OR_RETURN(NpyArray array, ParseNpy(encoded));
-    bool same_shape = array.num_dims == spec_.shape.size();
-    for (size_t i = 0; same_shape && i < array.num_dims; ++i)
-      same_shape = array.dims[i] == static_cast<uint64_t>(spec_.shape[i]);
-    if (!same_shape)
+    if (!HasShape(array))
       return Error(Code::kDataLoss, ".npy array has the shape [{}], expected [{}]",
                    fmt::join(array.dims.begin(),
                              array.dims.begin() + static_cast<long>(array.num_dims), ", "),
@@ -176,6 +173,16 @@ class LabelTransform : public Transform {
     for (size_t i = 0; i < count_; ++i)
       HR_RETURN_IF_ERROR(Store(NpyElement(array, i), i, base + i * array.element_bytes, out));
     return OkStatus();
+  }
+
+  // One number is one number: [] and [1] are the same here.
+  bool HasShape(const NpyArray& array) const {
+    if (count_ == 1 && spec_.shape.size() <= 1 && array.num_dims <= 1)
+      return array.num_dims == 0 || array.dims[0] == 1;
+    bool same = array.num_dims == spec_.shape.size();
+    for (size_t i = 0; same && i < array.num_dims; ++i)
+      same = array.dims[i] == static_cast<uint64_t>(spec_.shape[i]);
+    return same;
   }
 
   Status Store(const Number& number, size_t index, size_t offset, MutableBytes out) const {

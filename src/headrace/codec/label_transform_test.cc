@@ -141,6 +141,17 @@ TEST(LabelNpy, ReadsNumPysFiles) {
   EXPECT_EQ(Read<int64_t>(R"("shape": [3])", ReadGolden("version_2.npy")), (I64{7, 8, 9}));
 }
 
+TEST(LabelNpy, OneNumberIsOneNumber) {
+  EXPECT_EQ(Read<int64_t>(R"("shape": [1])", ReadGolden("scalar_i8.npy")), I64{-5});
+  const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }\n";
+  const std::string one =
+      std::string("\x93NUMPY\x01\0", 8) + static_cast<char>(header.size()) + '\0' + header + '\x07';
+  EXPECT_EQ(Read<int64_t>("", one), I64{7});
+  EXPECT_EQ(Read<int64_t>(R"("shape": [1])", one), I64{7});
+  EXPECT_NE(Fails(R"("shape": [1, 1])", ReadGolden("scalar_i8.npy")).find("expected [1, 1]"),
+            std::string::npos);
+}
+
 TEST(LabelNpy, SaysWhatItFound) {
   EXPECT_NE(Fails(R"("shape": [2])", ReadGolden("scalar_i8.npy")).find("shape [], expected [2]"),
             std::string::npos);

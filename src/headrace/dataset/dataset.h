@@ -3,9 +3,9 @@
 // the manifest only; the index of a shard is mapped at the first access to one of its samples, and
 // its data file is held against the index when it is first opened.
 //
-// What can be opened: a folder with a manifest (headrace.json); a tar file or a folder of tars
-// without one (indexed in memory from the headers, no checksums); a plain folder with one
-// sub-folder per class; a .csv or .jsonl list of files.
+// What can be opened: a folder with a manifest (headrace.json); a tar or TFRecord file or a folder
+// of them without one (indexed in memory from the headers); a folder with an MDS index.json; a
+// plain folder with one sub-folder per class; a .csv or .jsonl list of files.
 #pragma once
 
 #include <cstdint>
@@ -39,16 +39,21 @@ struct OpenOptions {
   // file being read when it is dropped stays open until that read ends: at most one more per
   // reader.
   uint32_t max_open_files = 256;
+  // Memory for shards that are compressed as a whole (MDS) and so are held unpacked; the least
+  // recently used one goes first. One shard is always held, whatever its size.
+  uint64_t max_unpacked_bytes = uint64_t{8} << 30;
 };
 
 // One field of one sample: where it is and what it must look like.
 struct FieldEntry {
   FieldId field = 0;
   uint64_t offset = 0;  // in the shard's file; 0 for a file of its own or a value in the index
-  uint64_t length = 0;  // bytes
-  std::optional<uint32_t> crc32c;  // empty: not known yet
+  uint64_t length = 0;  // bytes that reading gives: of an array more than are stored
+  std::optional<uint32_t> crc32c;  // of the stored bytes; empty: not known yet
   bool learned = false;            // crc32c comes from an earlier read, not from the index
   bool in_index = false;           // the bytes are in the index itself: reading them does no I/O
+  bool in_record = false;          // without crc32c its record's own checksum is checked
+  bool has_checksum() const { return in_index || in_record || crc32c.has_value(); }
 };
 
 // One field's bytes after Read.
@@ -75,7 +80,7 @@ class Dataset {
   // 64 hex digits that name the content: equal text, equal samples in equal order.
   virtual const std::string& version() const = 0;
   virtual const std::string& path() const = 0;
-  virtual std::string_view kind() const = 0;  // "tar", "folder" or "list"
+  virtual std::string_view kind() const = 0;  // "tar", "tfrecord", "mds", "folder" or "list"
   virtual uint64_t num_samples() const = 0;
   virtual std::span<const ShardInfo> shards() const = 0;
   // The manifest read, or the one that stands for a dataset that has none (its index names are
@@ -97,6 +102,9 @@ class Dataset {
   // Opens a shard's data file and holds it against its index, without reading samples: for a check
   // before the start. kNotFound, kDataLoss, kFailedPrecondition as for SampleReader::Read.
   virtual Status CheckShard(size_t shard, const Context& ctx) const = 0;
+  // Reads a shard's whole file and holds it against what is known of it as a whole (the manifest's
+  // CRC32C). OK when nothing is. kDataLoss, else as CheckShard.
+  virtual Status CheckWholeShard(size_t shard, const Context& ctx) const = 0;
 };
 
 struct ReadOptions {
@@ -107,6 +115,8 @@ struct ReadOptions {
   // Gives the seek points of each field along. What is damaged of them counts as not kept: no
   // pixel depends on them.
   bool seek_points = false;
+  // Checks the records of a TFRecord whole, also where each wanted field has a checksum.
+  bool whole_records = false;
 };
 
 // What Read or Locate found. Views stay valid until the reader's next call.
@@ -119,8 +129,9 @@ struct SampleView {
   const FieldView* Find(FieldId field) const;
 };
 
-// Reads samples for one thread; its buffers are reused, so that in steady state nothing is
-// allocated. Not thread-safe; make one per thread.
+// Reads samples for one thread; numbers that lie bare in a shard are given as an .npy array; its
+// buffers are reused, so that in steady state nothing is allocated. Not thread-safe; make one per
+// thread.
 class SampleReader {
  public:
   static std::unique_ptr<SampleReader> Create(std::shared_ptr<const Dataset> dataset,

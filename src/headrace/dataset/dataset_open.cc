@@ -61,7 +61,7 @@ Status CheckPresent(const Parts& parts, const std::string& manifest_path) {
     return OkStatus();
   };
   for (const ManifestShard& shard : parts.manifest.shards) {
-    if (parts.manifest.kind == "tar")
+    if (parts.manifest.kind == "tar" || parts.manifest.kind == "tfrecord")
       HR_RETURN_IF_ERROR(look(JoinPath(parts.data_folder, shard.name)));
     HR_RETURN_IF_ERROR(look(JoinPath(parts.index_folder, shard.index)));
   }
@@ -87,16 +87,40 @@ Status CheckListUnchanged(const Parts& parts) {
       .At({.file = list, .offset = {}, .key = {}, .field = {}});
 }
 
+// Reads index.json again, since it says how shards are compressed, and holds it against the
+// manifest.
+Status AddMdsContent(Parts* parts) {
+  const std::string path = JoinPath(parts->data_folder, kMdsIndexName);
+  HR_ASSIGN_OR_RETURN(std::string text, ReadMdsIndexText(parts->fs, parts->data_folder));
+  Listings listings(parts->fs);
+  auto content = MdsContent::Open(parts->fs, parts->data_folder, text,
+                                  [&](const std::string& file) { return listings.Has(file); });
+  if (!content.ok()) return std::move(content).status();
+  parts->mds = *std::move(content);
+  const std::vector<MdsShard>& found = parts->mds->index().shards;
+  const std::vector<ManifestShard>& named = parts->manifest.shards;
+  if (std::equal(named.begin(), named.end(), found.begin(), found.end(),
+                 [](const ManifestShard& a, const MdsShard& b) {
+                   return a.name == b.raw.name && a.samples == b.samples && a.bytes == b.raw.bytes;
+                 }))
+    return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "{} has other shards than when it was indexed: make the index again with `headrace "
+               "index`",
+               path)
+      .At({.file = path, .offset = {}, .key = {}, .field = {}});
+}
+
 Status OpenManifest(const std::string& manifest_path, Parts* parts) {
   HR_ASSIGN_OR_RETURN(parts->manifest, Manifest::Load(parts->fs, manifest_path));
   parts->index_folder = DirectoryName(manifest_path);
   HR_ASSIGN_OR_RETURN(parts->data_folder, parts->manifest.DataFolder(parts->index_folder));
   HR_RETURN_IF_ERROR(CheckPresent(*parts, manifest_path));
-  return CheckListUnchanged(*parts);
+  return parts->manifest.kind == "mds" ? AddMdsContent(parts) : CheckListUnchanged(*parts);
 }
 
-// Adds a tar that no manifest names: by its sidecar index if it has one, else from its headers.
-Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string>* fields) {
+// Adds a shard that no manifest names: by its sidecar index if it has one, else from its headers.
+Status AddShardInPlace(const std::string& name, Parts* parts, std::set<std::string>* fields) {
   std::string path = JoinPath(parts->data_folder, name);
   std::string index_name = name + std::string(kIndexSuffix);
   std::string index_path = JoinPath(parts->index_folder, index_name);
@@ -109,7 +133,8 @@ Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string
     shard.index = index_name;
   } else {
     HR_ASSIGN_OR_RETURN(auto file, parts->fs->OpenForRead(path));
-    HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildTarIndex(*file, BuildOptions(), Context()));
+    HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildShardIndex(*file, parts->manifest.kind, name,
+                                                          BuildOptions(), Context()));
     HR_ASSIGN_OR_RETURN(index, IndexReader::FromBytes(std::move(built.bytes), path + " (headers)"));
   }
   shard.samples = index->num_samples();
@@ -121,14 +146,25 @@ Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string
   return OkStatus();
 }
 
-Status OpenTars(const std::vector<std::string>& names, Parts* parts) {
+Status OpenShards(const ShardList& shards, Parts* parts) {
   std::set<std::string> fields;
-  for (const std::string& name : names) HR_RETURN_IF_ERROR(AddTarInPlace(name, parts, &fields));
+  parts->manifest.kind = shards.kind;
+  for (const std::string& name : shards.names)
+    HR_RETURN_IF_ERROR(AddShardInPlace(name, parts, &fields));
   parts->manifest.fields.assign(fields.begin(), fields.end());
   if (parts->manifest.num_samples() > 0) return OkStatus();
-  return Error(Code::kInvalidArgument,
-               "no samples in {}: expected members named KEY.FIELD, such as 0001.jpg and 0001.cls",
-               parts->path);
+  return NoSamplesIn(parts->path, shards.kind);
+}
+
+// Opens an MDS dataset by its index.json alone: a shard's own index is made when it is first
+// needed.
+Status OpenMds(std::string_view index_text, Parts* parts) {
+  Listings listings(parts->fs);
+  HR_ASSIGN_OR_RETURN(
+      parts->mds, MdsContent::Open(parts->fs, parts->data_folder, index_text,
+                                   [&](const std::string& file) { return listings.Has(file); }));
+  parts->manifest = ManifestOf(parts->mds->index());
+  return parts->manifest.num_samples() > 0 ? OkStatus() : NoSamplesIn(parts->path, "mds");
 }
 
 Status OpenBuilt(BuiltIndex built, std::string kind, const std::string& name, Parts* parts) {
@@ -168,8 +204,10 @@ Status OpenFolder(const std::string& path, Parts* parts) {
   HR_ASSIGN_OR_RETURN(std::string manifest, FindManifest(parts->fs, path));
   if (!manifest.empty()) return OpenManifest(manifest, parts);
   parts->data_folder = parts->index_folder = path;
-  HR_ASSIGN_OR_RETURN(std::vector<std::string> tars, ListTars(parts->fs, path));
-  if (!tars.empty()) return OpenTars(tars, parts);
+  HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(parts->fs, path));
+  if (!mds.empty()) return OpenMds(mds, parts);
+  HR_ASSIGN_OR_RETURN(ShardList shards, ListShards(parts->fs, path));
+  if (!shards.names.empty()) return OpenShards(shards, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built,
                       BuildFolderIndex(parts->fs, path, BuildOptions(), Context()));
   return OpenBuilt(std::move(built), "folder", "files", parts);
@@ -178,8 +216,12 @@ Status OpenFolder(const std::string& path, Parts* parts) {
 Status OpenFile(const std::string& path, Parts* parts) {
   parts->data_folder = parts->index_folder = DirectoryName(path);
   std::string name(BaseName(path));
+  if (name == kMdsIndexName) return OpenFolder(parts->data_folder, parts);
   if (path.ends_with(".json")) return OpenManifest(path, parts);
-  if (!IsListName(path)) return OpenTars({name}, parts);
+  if (!IsListName(path)) {
+    HR_ASSIGN_OR_RETURN(bool is_record, IsTfRecordFile(parts->fs, path));
+    return OpenShards({is_record ? "tfrecord" : "tar", {name}}, parts);
+  }
   std::string manifest = JoinPath(InPlaceFolderOfList(path), kManifestName);
   HR_ASSIGN_OR_RETURN(bool has_manifest, IsThere(parts->fs, manifest));
   if (has_manifest) return OpenManifest(manifest, parts);
@@ -220,7 +262,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(FileSystem* fs, const std::
   Parts parts;
   parts.fs = fs;
   parts.path = path;
-  parts.max_open_files = options.max_open_files;
+  parts.options = options;
   HR_RETURN_IF_ERROR(OpenParts(path, &parts));
   auto dataset = std::make_shared<OpenDataset>(std::move(parts));
   HR_RETURN_IF_ERROR(dataset->AdoptIndexes());

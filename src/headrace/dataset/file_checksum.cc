@@ -9,12 +9,17 @@ namespace headrace::dataset {
 
 Result<uint32_t> ChecksumOfFile(FileSystem* fs, const std::string& path, const Context& ctx) {
   HR_ASSIGN_OR_RETURN(auto file, fs->OpenForRead(path));
-  std::vector<std::byte> buffer(std::min<uint64_t>(file->size(), 1 << 20));
+  return ChecksumOfFile(*file, ctx);
+}
+
+Result<uint32_t> ChecksumOfFile(const RandomAccessFile& file, const Context& ctx) {
+  std::vector<std::byte> buffer(std::min<uint64_t>(file.size(), 1 << 20));
   uint32_t crc = 0;
-  for (uint64_t at = 0; at < file->size(); at += buffer.size()) {
+  for (uint64_t at = 0; at < file.size(); at += buffer.size()) {
+    HR_RETURN_IF_ERROR(ctx.Check());
     MutableBytes part =
-        MutableBytes(buffer).first(std::min<uint64_t>(buffer.size(), file->size() - at));
-    HR_RETURN_IF_ERROR(file->ReadAt(at, part, ctx));
+        MutableBytes(buffer).first(std::min<uint64_t>(buffer.size(), file.size() - at));
+    HR_RETURN_IF_ERROR(file.ReadAt(at, part, ctx));
     crc = Crc32c(part, crc);
   }
   return crc;

@@ -21,24 +21,34 @@ namespace headrace::dataset {
 
 // How the bytes of a shard's fields are stored.
 enum class ShardKind : uint32_t {
-  kTar = 1,    // byte ranges of one file
-  kFiles = 2,  // each field is a file of its own, named in the index
+  kTar = 1,      // byte ranges of one file: a tar, an MDS shard
+  kFiles = 2,    // each field is a file of its own, named in the index
+  kRecords = 3,  // byte ranges of one file, a record for each sample with a CRC32C of its own
 };
 
-// One field as the index holds it. Exactly one of: a range of the shard file (kTar), a file path
-// relative to the dataset's folder (kFiles), or bytes inside the index (`in_index`).
+// One field as the index holds it. Exactly one of: a range of the shard file (kTar, kRecords), a
+// file path relative to the dataset's folder (kFiles), or bytes inside the index (`in_index`).
 struct IndexField {
   uint32_t name = 0;               // place in IndexReader::field_names()
-  uint64_t offset = 0;             // kTar; else 0
-  uint64_t length = 0;             // bytes
-  std::optional<uint32_t> crc32c;  // empty: not known when the index was made
+  uint64_t offset = 0;             // of a range; else 0
+  uint64_t length = 0;             // bytes, as they are stored
+  std::optional<uint32_t> crc32c;  // of these; empty: not known when the index was made
   bool in_index = false;
-  std::string_view value;  // in_index: the bytes; kFiles: the path
+  std::string_view value;  // in_index: the bytes; kFiles: the path; is_array: the coded ArrayForm
+  bool is_array = false;   // a range of bare numbers, given to readers as an .npy array
   friend bool operator==(const IndexField&, const IndexField&) = default;
+};
+
+// The record of a sample (kRecords): all its fields' ranges lie inside it.
+struct RecordRange {
+  uint64_t offset = 0, length = 0;  // of its data, without the frame around it
+  uint32_t crc32c = 0;              // as the shard itself states it; not masked
+  friend bool operator==(const RecordRange&, const RecordRange&) = default;
 };
 
 struct IndexSample {
   std::string_view key;
+  RecordRange record;              // kRecords only
   std::vector<IndexField> fields;  // reused by Get: clear() keeps the capacity
 };
 
@@ -71,11 +81,14 @@ class IndexBuilder {
     std::string_view value;
     // The seek points of a JPEG (codec/seek_points.h): any bytes here. Empty: none.
     std::string_view seek_points;
+    // The coded ArrayForm of a range that is an array; empty: plain bytes. Not for kFiles.
+    std::string_view array_form = {};
   };
   // kInvalidArgument: key longer than 65,535 bytes, more than 4,096 fields, two equal field names,
   // a field name that is empty or longer than 65,535 bytes. kResourceExhausted: more than 65,536
   // field names or 2^32 - 1 samples. No sample is added then.
-  Status Add(std::string_view key, std::span<const Field> fields);
+  // `record` is for kRecords, which needs it.
+  Status Add(std::string_view key, std::span<const Field> fields, const RecordRange& record = {});
   uint64_t num_samples() const;
   uint64_t num_fields() const;
   // Two samples with equal keys (the smaller number first), if there are any. O(n log n) once.

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "headrace/base/text.h"
+#include "headrace/dataset/mds_content.h"
+#include "headrace/dataset/tfrecord.h"
 
 namespace headrace::dataset {
 namespace {
@@ -66,15 +68,16 @@ class DatasetIndexer {
     for (const std::string& path : staged_) (void)fs_->Remove(StagedName(path));
   }
 
-  Result<IndexReport> IndexTars(const std::vector<std::string>& paths);
+  Result<IndexReport> IndexShards(const ShardList& shards);
+  Result<IndexReport> IndexMds(const std::string& folder, std::string_view index_text);
   Result<IndexReport> IndexFolder(const std::string& folder);
   Result<IndexReport> IndexList(const std::string& list);
 
  private:
   Status FindBase(const std::vector<std::string>& paths);
-  Status AddTar(const std::string& path, std::set<std::string>* fields);
+  Status AddShardFile(const std::string& path, std::set<std::string>* fields);
   Status AddShard(BuiltIndex built, const std::string& name);
-  Status CountBytes(const std::vector<std::string>& tars);
+  Status CountBytes(const std::vector<std::string>& paths);
   Status MoveIn();
   Result<IndexReport> IndexInPlace(Result<BuiltIndex> built, const std::string& name);
   Status WriteFile(const std::string& path, const std::string& content);
@@ -114,7 +117,7 @@ Status DatasetIndexer::Prepare() {
   return OkStatus();
 }
 
-// The folder that holds all the tars.
+// The folder that holds all the shards.
 Status DatasetIndexer::FindBase(const std::vector<std::string>& paths) {
   data_folder_ = DirectoryName(paths.front());
   bool together = true;
@@ -136,8 +139,8 @@ Status DatasetIndexer::FindBase(const std::vector<std::string>& paths) {
     return OkStatus();
   }
   return Error(Code::kFailedPrecondition,
-               "the tars lie in different folders, so one manifest has no natural place: say where "
-               "it and the indexes go with --output");
+               "the shards lie in different folders, so one manifest has no natural place: say "
+               "where it and the indexes go with --output");
 }
 
 Status DatasetIndexer::AddShard(BuiltIndex built, const std::string& name) {
@@ -161,19 +164,20 @@ Status DatasetIndexer::AddShard(BuiltIndex built, const std::string& name) {
   return OkStatus();
 }
 
-Status DatasetIndexer::AddTar(const std::string& path, std::set<std::string>* fields) {
+Status DatasetIndexer::AddShardFile(const std::string& path, std::set<std::string>* fields) {
   HR_RETURN_IF_ERROR(ctx_.Check());
+  std::string name = data_folder_ == "." && path.find('/') == std::string::npos
+                         ? path
+                         : path.substr(data_folder_ == "/" ? 1 : data_folder_.size() + 1);
+  HR_RETURN_IF_ERROR(CheckRelativeName(name));
   HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(path));
-  HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildTarIndex(*file, options_.build, ctx_));
+  HR_ASSIGN_OR_RETURN(BuiltIndex built,
+                      BuildShardIndex(*file, report_.manifest.kind, name, options_.build, ctx_));
   if (options_.build.progress && !options_.build.reads_data()) {
     options_.build.progress->samples.fetch_add(built.num_samples);
     options_.build.progress->bytes.fetch_add(file->size());
   }
   fields->insert(built.fields.begin(), built.fields.end());
-  std::string name = data_folder_ == "." && path.find('/') == std::string::npos
-                         ? path
-                         : path.substr(data_folder_ == "/" ? 1 : data_folder_.size() + 1);
-  HR_RETURN_IF_ERROR(CheckRelativeName(name));
   return AddShard(std::move(built), name);
 }
 
@@ -198,28 +202,53 @@ Result<IndexReport> DatasetIndexer::Publish() {
   return std::move(report_);
 }
 
-Status DatasetIndexer::CountBytes(const std::vector<std::string>& tars) {
+Status DatasetIndexer::CountBytes(const std::vector<std::string>& paths) {
   IndexProgress* progress = options_.build.progress;
   if (progress == nullptr) return OkStatus();
-  for (const std::string& path : tars) {
+  for (const std::string& path : paths) {
     HR_ASSIGN_OR_RETURN(FileInfo info, fs_->Stat(path));
     progress->total_bytes.fetch_add(info.size_bytes);
   }
   return OkStatus();
 }
 
-Result<IndexReport> DatasetIndexer::IndexTars(const std::vector<std::string>& paths) {
-  HR_RETURN_IF_ERROR(FindBase(paths));
+Result<IndexReport> DatasetIndexer::IndexShards(const ShardList& shards) {
+  report_.manifest.kind = shards.kind;
+  HR_RETURN_IF_ERROR(FindBase(shards.names));
   HR_RETURN_IF_ERROR(Prepare());
-  HR_RETURN_IF_ERROR(CountBytes(paths));
+  HR_RETURN_IF_ERROR(CountBytes(shards.names));
   std::set<std::string> fields;
-  for (const std::string& path : paths) HR_RETURN_IF_ERROR(AddTar(path, &fields));
+  for (const std::string& path : shards.names) HR_RETURN_IF_ERROR(AddShardFile(path, &fields));
   report_.manifest.fields.assign(fields.begin(), fields.end());
-  if (report_.manifest.num_samples() == 0)
-    return Error(
-        Code::kInvalidArgument,
-        "no samples in {}: expected members named KEY.FIELD, such as 0001.jpg and 0001.cls",
-        paths.front());
+  if (report_.manifest.num_samples() == 0) return NoSamplesIn(shards.names.front(), shards.kind);
+  return Publish();
+}
+
+Result<IndexReport> DatasetIndexer::IndexMds(const std::string& folder,
+                                             std::string_view index_text) {
+  data_folder_ = output_ = folder;
+  HR_RETURN_IF_ERROR(Prepare());
+  HR_ASSIGN_OR_RETURN(auto content,
+                      MdsContent::Open(fs_, folder, index_text, [this](const std::string& path) {
+                        return Result<bool>(fs_->Exists(path));
+                      }));
+  report_.manifest.kind = "mds";
+  report_.manifest.fields = content->index().ColumnNames();
+  IndexProgress* progress = options_.build.progress;
+  const std::vector<MdsShard>& shards = content->index().shards;
+  for (const MdsShard& shard : shards)
+    if (progress) progress->total_bytes.fetch_add(shard.raw.bytes);
+  for (size_t i = 0; i < shards.size(); ++i) {
+    HR_RETURN_IF_ERROR(ctx_.Check());
+    HR_ASSIGN_OR_RETURN(auto file, content->OpenShard(i, ctx_));
+    HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildMdsIndex(*file, shards[i], options_.build, ctx_));
+    if (progress && !options_.build.reads_data()) {
+      progress->samples.fetch_add(built.num_samples);
+      progress->bytes.fetch_add(file->size());
+    }
+    HR_RETURN_IF_ERROR(AddShard(std::move(built), shards[i].raw.name));
+  }
+  if (report_.manifest.num_samples() == 0) return NoSamplesIn(folder, "mds");
   return Publish();
 }
 
@@ -254,14 +283,35 @@ std::string WithoutTrailingSlashes(std::string path) {
 
 }  // namespace
 
-Result<std::vector<std::string>> ListTars(FileSystem* fs, const std::string& folder) {
+Result<ShardList> ListShards(FileSystem* fs, const std::string& folder) {
   HR_ASSIGN_OR_RETURN(auto entries, fs->List(folder));
-  std::vector<std::string> tars;
+  ShardList tars, records{"tfrecord", {}}, perhaps{"tfrecord", {}};
   for (DirectoryEntry& entry : entries) {
-    bool tar = entry.name.ends_with(".tar") && entry.name.front() != '.';
-    if (tar && entry.kind != FileKind::kDirectory) tars.push_back(std::move(entry.name));
+    if (entry.name.front() == '.' || entry.kind == FileKind::kDirectory) continue;
+    ShardList* list = entry.name.ends_with(".tar")    ? &tars
+                      : IsTfRecordName(entry.name)    ? &records
+                      : IsShardOfManyName(entry.name) ? &perhaps
+                                                      : nullptr;
+    if (list) list->names.push_back(std::move(entry.name));
   }
-  return tars;
+  if (!tars.names.empty()) return tars;
+  if (!records.names.empty()) return records;
+  if (perhaps.names.empty()) return tars;
+  HR_ASSIGN_OR_RETURN(bool is_record, IsTfRecordFile(fs, JoinPath(folder, perhaps.names.front())));
+  return is_record ? perhaps : tars;
+}
+
+Result<BuiltIndex> BuildShardIndex(const RandomAccessFile& file, std::string_view kind,
+                                   std::string_view name, const BuildOptions& options,
+                                   const Context& ctx) {
+  return kind == "tfrecord" ? BuildTfRecordIndex(file, name, options, ctx)
+                            : BuildTarIndex(file, options, ctx);
+}
+
+Status NoSamplesIn(const std::string& path, std::string_view kind) {
+  return Error(Code::kInvalidArgument, "no samples in {}: expected {}", path,
+               kind == "tfrecord" ? "records that are tf.train.Example messages"
+                                  : "members named KEY.FIELD, such as 0001.jpg and 0001.cls");
 }
 
 bool IsListName(std::string_view path) {
@@ -272,33 +322,58 @@ std::string InPlaceFolderOfList(const std::string& list) {
   return JoinPath(JoinPath(DirectoryName(list), kInPlaceFolder), BaseName(list));
 }
 
+namespace {
+
+// What one of the given paths holds of shards; none for a plain folder or a list.
+Result<ShardList> ShardsAt(FileSystem* fs, const std::string& path, bool is_folder) {
+  if (IsListName(path) && !is_folder) return ShardList();
+  if (!is_folder) {
+    HR_ASSIGN_OR_RETURN(bool is_record, IsTfRecordFile(fs, path));
+    return ShardList{is_record ? "tfrecord" : "tar", {path}};
+  }
+  HR_ASSIGN_OR_RETURN(ShardList found, ListShards(fs, path));
+  for (std::string& name : found.names) name = JoinPath(path, name);
+  return found;
+}
+
+}  // namespace
+
 Result<IndexReport> IndexDataset(FileSystem* fs, std::span<const std::string> paths,
                                  const IndexOptions& given, const Context& ctx) {
   IndexOptions options = given;
   options.output = WithoutTrailingSlashes(options.output);
   DatasetIndexer indexer(fs, options, ctx);
-  std::vector<std::string> tars;
+  ShardList all;
   for (const std::string& given_path : paths) {
     std::string path = WithoutTrailingSlashes(given_path);
+    if (BaseName(path) == kMdsIndexName) path = DirectoryName(path);
     HR_ASSIGN_OR_RETURN(FileInfo info, fs->Stat(path));
-    std::vector<std::string> names;
-    if (info.kind == FileKind::kDirectory) {
-      HR_ASSIGN_OR_RETURN(names, ListTars(fs, path));
+    const bool is_folder = info.kind == FileKind::kDirectory;
+    std::string mds;
+    if (is_folder) {
+      HR_ASSIGN_OR_RETURN(mds, ReadMdsIndexText(fs, path));
     }
-    for (const std::string& name : names) tars.push_back(JoinPath(path, name));
-    if (!names.empty()) continue;
-    bool in_place = info.kind == FileKind::kDirectory || IsListName(path);
-    if (in_place && paths.size() > 1)
+    if (!mds.empty() && paths.size() == 1) return indexer.IndexMds(path, mds);
+    ShardList found;
+    if (mds.empty()) {
+      HR_ASSIGN_OR_RETURN(found, ShardsAt(fs, path, is_folder));
+    }
+    if (found.names.empty() && paths.size() > 1)
       return Error(Code::kInvalidArgument,
-                   "{} is no tar: a plain folder or a list is a dataset of its own, index it alone",
+                   "{} is no tar: a plain folder, a list or an MDS folder is a dataset of its own, "
+                   "index it alone",
                    path);
-    if (in_place)
-      return info.kind == FileKind::kDirectory ? indexer.IndexFolder(path)
-                                               : indexer.IndexList(path);
-    tars.push_back(path);
+    if (found.names.empty()) return is_folder ? indexer.IndexFolder(path) : indexer.IndexList(path);
+    if (!all.names.empty() && found.kind != all.kind)
+      return Error(Code::kInvalidArgument,
+                   "{} and {} are shards of different kinds ({} and {}): index each kind alone",
+                   all.names.front(), found.names.front(), all.kind, found.kind);
+    all.kind = found.kind;
+    all.names.insert(all.names.end(), found.names.begin(), found.names.end());
   }
-  if (tars.empty()) return Error(Code::kInvalidArgument, "nothing to index: no path was given");
-  return indexer.IndexTars(tars);
+  if (all.names.empty())
+    return Error(Code::kInvalidArgument, "nothing to index: no path was given");
+  return indexer.IndexShards(all);
 }
 
 }  // namespace headrace::dataset

@@ -1,8 +1,9 @@
-// Makes indexes: of a tar's bytes where they are, of a folder of files, of a list of files; and
-// `headrace index`, which stores them with a manifest. Functions without state: any thread. They
-// read metadata of every sample, once, and the data when they are asked for what only it tells;
-// everything after that reads the index. An index is held in memory until it is written: about 60
-// bytes, the key and the path of each sample, and its seek points (at most 2 % of the image).
+// Makes indexes: of a tar's or TFRecord's bytes where they are, of a folder of files, of a list of
+// files; and `headrace index`, which stores them with a manifest. Functions without state: any
+// thread. They read metadata of every sample, once, and the data when they are asked for what only
+// it tells; everything after that reads the index. An index is held in memory until it is written:
+// about 60 bytes, the key and the path of each sample, and its seek points (at most 2 % of the
+// image).
 #pragma once
 
 #include <atomic>
@@ -58,10 +59,10 @@ struct BuiltIndex {
   std::string bytes;  // of the index file
   uint64_t num_samples = 0;
   uint64_t size_bytes = 0;               // of the shard's file; 0 for files in place
-  std::optional<uint32_t> shard_crc32c;  // of the whole tar, with `checksums`
+  std::optional<uint32_t> shard_crc32c;  // of the whole shard, with `checksums`
   std::vector<std::string> fields;       // sorted
   std::vector<std::string> classes;      // of a folder
-  TarScanResult scan;                    // of a tar
+  TarScanResult scan;                    // of a tar or TFRecord
   uint64_t num_skipped = 0;              // members or files that belong to no sample
   std::string first_skipped;             // the first of them
 };
@@ -93,8 +94,32 @@ Result<BuiltIndex> BuildFolderIndex(FileSystem* fs, const std::string& folder,
 Result<BuiltIndex> BuildListIndex(FileSystem* fs, const std::string& list,
                                   const BuildOptions& options, const Context& ctx);
 
-// The *.tar files that lie directly in a folder, sorted by bytes; hidden ones are skipped.
-Result<std::vector<std::string>> ListTars(FileSystem* fs, const std::string& folder);
+// Indexes one TFRecord file of tf.train.Example messages: a sample for each record, with the key
+// NAME/00000012 (its number in the file), and a field for each feature (docs/formats/tfrecord.md).
+//   kDataLoss          damage (unless allowed), or no TFRecord.
+//   kInvalidArgument   a record that is no Example (unless allowed: then it is skipped).
+//   kUnimplemented     a file compressed as a whole.
+// Also the file's I/O faults.
+Result<BuiltIndex> BuildTfRecordIndex(const RandomAccessFile& file, std::string_view name,
+                                      const BuildOptions& options, const Context& ctx);
+// Decides by the name, else by the first bytes. Fails as opening the file does.
+Result<bool> IsTfRecordFile(FileSystem* fs, const std::string& path);
+
+// Files that hold many samples each, of one kind.
+struct ShardList {
+  std::string kind = "tar";  // or "tfrecord"
+  std::vector<std::string> names;
+};
+// The shards that lie directly in a folder, sorted by bytes; hidden ones are skipped: *.tar, or
+// when there are none, TFRecords (IsTfRecordName; else names like train-00000-of-00010 when the
+// first of them is one).
+Result<ShardList> ListShards(FileSystem* fs, const std::string& folder);
+// Indexes one file of a ShardList's kind. `name` is that of the shard.
+Result<BuiltIndex> BuildShardIndex(const RandomAccessFile& file, std::string_view kind,
+                                   std::string_view name, const BuildOptions& options,
+                                   const Context& ctx);
+// The failure of shards of this kind that hold no sample; `path` is that of the first.
+Status NoSamplesIn(const std::string& path, std::string_view kind);
 // True for .csv and .jsonl.
 bool IsListName(std::string_view path);
 // Where the manifest of an indexed list is kept: .headrace/<list> beside the list.
@@ -119,12 +144,14 @@ struct IndexReport {
   std::vector<ShardReport> shards;  // parallel to manifest.shards
 };
 
-// Indexes `paths`, which are tar files and folders of tars, or one plain folder, or one list, and
+// Indexes `paths`, which are tar files and folders of tars, or TFRecord files and folders of them,
+// or one plain folder, or one list, and
 // stores an index for each shard and one manifest, each in one atomic step, the manifest last. What
 // was there before is replaced, and stays as it was until all indexes are made. Where: beside tars
 // that lie in one folder; in the sub-folder .headrace of a plain folder, .headrace/<list> beside a
-// list; or in `output`. kFailedPrecondition when `output` is empty and the tars lie in different
-// folders; kPermissionDenied says to give an output folder.
+// list; or in `output`. kFailedPrecondition when `output` is empty and the shards lie in different
+// folders; kInvalidArgument when they are of different kinds; kPermissionDenied says to give an
+// output folder.
 Result<IndexReport> IndexDataset(FileSystem* fs, std::span<const std::string> paths,
                                  const IndexOptions& options, const Context& ctx);
 

@@ -75,6 +75,7 @@ struct IndexBuilder::Rep {
   Status Check(std::string_view key, std::span<const Field> fields) const;
   Result<uint32_t> NameId(std::string_view name);
   void PutField(const Field& field, uint32_t name, uint64_t* previous_end);
+  uint32_t Version() const;
   void PutSeekPoints(std::string_view record, uint64_t field_ordinal);
   uint64_t IndexBytes() const;  // a little more than the file will have
   void LaySamples(const ShardIdentity& identity, FileLayout* layout);
@@ -95,7 +96,13 @@ struct IndexBuilder::Rep {
   uint64_t seek_bytes = 0;
   uint64_t num_fields = 0;
   uint64_t num_unchecked = 0;
+  bool has_arrays = false;
 };
+
+// The oldest that can hold what there is.
+uint32_t IndexBuilder::Rep::Version() const {
+  return has_arrays || kind == ShardKind::kRecords ? kVersion : kFirstVersion;
+}
 
 Status IndexBuilder::Rep::Check(std::string_view key, std::span<const Field> fields) const {
   if (key.size() > kMaxKeyBytes)
@@ -131,21 +138,25 @@ Result<uint32_t> IndexBuilder::Rep::NameId(std::string_view name) {
 
 void IndexBuilder::Rep::PutField(const Field& field, uint32_t name, uint64_t* previous_end) {
   std::optional<uint32_t> crc = field.in_index ? Crc32c(AsBytes(field.value)) : field.crc32c;
+  const bool is_array = !field.array_form.empty();
+  has_arrays |= is_array;
   PutVarint(name, &records);
-  records.push_back(
-      static_cast<char>((crc ? kFieldHasCrc : 0) | (field.in_index ? kFieldInIndex : 0)));
+  records.push_back(static_cast<char>((crc ? kFieldHasCrc : 0) |
+                                      (field.in_index ? kFieldInIndex : 0) |
+                                      (is_array ? kFieldIsArray : 0)));
   if (field.in_index) {
     PutVarint(field.value.size(), &records);
     records.append(field.value);
   } else {
-    if (kind == ShardKind::kTar) {
+    if (kind != ShardKind::kFiles) {
       PutVarint(ZigZag(field.offset - *previous_end), &records);
       *previous_end = field.offset + field.length;
     }
     PutVarint(field.length, &records);
-    if (kind == ShardKind::kFiles) {
-      PutVarint(field.value.size(), &records);
-      records.append(field.value);
+    if (kind == ShardKind::kFiles || is_array) {
+      std::string_view value = is_array ? field.array_form : field.value;
+      PutVarint(value.size(), &records);
+      records.append(value);
     }
   }
   if (crc) {
@@ -186,7 +197,8 @@ IndexBuilder& IndexBuilder::operator=(IndexBuilder&&) noexcept = default;
 uint64_t IndexBuilder::num_samples() const { return rep_->offsets.size(); }
 uint64_t IndexBuilder::num_fields() const { return rep_->num_fields; }
 
-Status IndexBuilder::Add(std::string_view key, std::span<const Field> fields) {
+Status IndexBuilder::Add(std::string_view key, std::span<const Field> fields,
+                         const RecordRange& record) {
   HR_RETURN_IF_ERROR(rep_->Check(key, fields));
   std::vector<uint32_t>& ids = rep_->ids;
   ids.resize(fields.size());
@@ -209,7 +221,14 @@ Status IndexBuilder::Add(std::string_view key, std::span<const Field> fields) {
   rep_->records.append(key);
   PutVarint(rep_->num_fields, &rep_->records);
   PutVarint(fields.size(), &rep_->records);
-  uint64_t previous_end = 0;
+  if (rep_->kind == ShardKind::kRecords) {
+    PutVarint(record.offset, &rep_->records);
+    PutVarint(record.length, &rep_->records);
+    char word[4];
+    StoreLittle(word, record.crc32c);
+    rep_->records.append(word, sizeof word);
+  }
+  uint64_t previous_end = record.offset;
   for (size_t i = 0; i < fields.size(); ++i) {
     rep_->PutField(fields[i], ids[i], &previous_end);
     rep_->PutSeekPoints(fields[i].seek_points, rep_->num_fields + i);
@@ -284,7 +303,7 @@ void IndexBuilder::Rep::LaySamples(const ShardIdentity& identity, FileLayout* la
   layout->bytes()->append(records);
   layout->EndSection();
   layout->bytes()->replace(kAtMagic, kMagic.size(), kMagic);
-  layout->SetHeader(kAtVersion, kVersion);
+  layout->SetHeader(kAtVersion, Version());
   layout->SetHeader(kAtKind, static_cast<uint32_t>(kind));
   layout->SetHeader<uint64_t>(kAtNumSamples, offsets.size());
   layout->SetHeader(kAtNumFields, num_fields);

@@ -23,14 +23,15 @@ constexpr uint64_t kReadBytes = 1 << 20;
 
 // What the bytes of a field told.
 struct FieldFacts {
-  uint32_t crc32c = 0;
+  std::optional<uint32_t> crc32c;  // empty: it lies in a record that is damaged
   std::string seek_points;
 };
 
-// A run of samples. In a tar also the bytes from where the part before ends to the last of theirs.
+// A run of samples. In a shard also the bytes from where the part before ends to the last of
+// theirs.
 struct Part {
   uint64_t first_sample = 0, end_sample = 0;
-  uint64_t begin = 0, end = 0;    // of a tar, bytes
+  uint64_t begin = 0, end = 0;    // of a shard, bytes
   uint32_t crc32c = 0;            // of these
   std::vector<FieldFacts> facts;  // of each field that is not in the index, in order
   bool read = false;
@@ -41,7 +42,9 @@ class RangeReader {
  public:
   RangeReader(uint32_t seek_spacing, const Context& ctx) : seek_spacing_(seek_spacing), ctx_(ctx) {}
 
-  Status Read(const RandomAccessFile& file, uint64_t offset, uint64_t length, FieldFacts* facts);
+  // An array's bytes are never taken for a JPEG's.
+  Status Read(const RandomAccessFile& file, uint64_t offset, uint64_t length, bool is_array,
+              FieldFacts* facts);
   // Only the CRC32C of what lies there.
   Result<uint32_t> ChecksumOf(const RandomAccessFile& file, uint64_t offset, uint64_t length,
                               uint32_t seed);
@@ -54,10 +57,11 @@ class RangeReader {
     return Error(Code::kResourceExhausted, "no memory for {}; use fewer --threads",
                  FormatSize(bytes));
   }
-  void Learn(Bytes whole, FieldFacts* facts) {
-    facts->crc32c = Crc32c(whole);
-    if (seek_spacing_ != 0)
-      builder_.Build(whole, facts->crc32c, seek_spacing_, &facts->seek_points);
+  void Learn(Bytes whole, bool is_array, FieldFacts* facts) {
+    const uint32_t crc32c = Crc32c(whole);
+    facts->crc32c = crc32c;
+    if (seek_spacing_ != 0 && !is_array)
+      builder_.Build(whole, crc32c, seek_spacing_, &facts->seek_points);
   }
   bool WantsWhole(Bytes head, uint64_t length) const {
     return seek_spacing_ != 0 && length <= kMaxSeekableBytes &&
@@ -84,23 +88,22 @@ Result<uint32_t> RangeReader::ChecksumOf(const RandomAccessFile& file, uint64_t 
 }
 
 Status RangeReader::Read(const RandomAccessFile& file, uint64_t offset, uint64_t length,
-                         FieldFacts* facts) {
+                         bool is_array, FieldFacts* facts) {
   HR_RETURN_IF_ERROR(ctx_.Check());
   HR_RETURN_IF_ERROR(Reserve(kReadBytes));
   MutableBytes head(buffer_.data(), std::min(length, kReadBytes));
   HR_RETURN_IF_ERROR(file.ReadAt(offset, head, ctx_));
-  if (length > head.size() && WantsWhole(head, length)) {
+  if (length > head.size() && !is_array && WantsWhole(head, length)) {
     HR_RETURN_IF_ERROR(Reserve(length));
     head = MutableBytes(buffer_.data(), length);
     HR_RETURN_IF_ERROR(file.ReadAt(offset, head, ctx_));
   }
   if (length == head.size()) {
-    Learn(head, facts);
+    Learn(head, is_array, facts);
     return OkStatus();
   }
-  facts->crc32c = Crc32c(head);
   uint64_t done = head.size();
-  HR_ASSIGN_OR_RETURN(facts->crc32c, ChecksumOf(file, offset + done, length - done, facts->crc32c));
+  HR_ASSIGN_OR_RETURN(facts->crc32c, ChecksumOf(file, offset + done, length - done, Crc32c(head)));
   return OkStatus();
 }
 
@@ -111,11 +114,11 @@ Status RangeReader::ReadFile(FileSystem* fs, const std::string& path, uint64_t l
     HR_RETURN_IF_ERROR(ctx_.Check());
     HR_RETURN_IF_ERROR(Reserve(kReadBytes));
     HR_ASSIGN_OR_RETURN(found, fs->ReadInto(path, MutableBytes(buffer_.data(), length + 1)));
-    if (found == length) Learn(Bytes(buffer_.data(), length), facts);
+    if (found == length) Learn(Bytes(buffer_.data(), length), false, facts);
   } else {
     HR_ASSIGN_OR_RETURN(auto file, fs->OpenForRead(path));
     found = file->size();
-    if (found == length) HR_RETURN_IF_ERROR(Read(*file, 0, length, facts));
+    if (found == length) HR_RETURN_IF_ERROR(Read(*file, 0, length, false, facts));
   }
   if (found == length) return OkStatus();
   return Error(
@@ -129,11 +132,11 @@ Status RangeReader::ReadFile(FileSystem* fs, const std::string& path, uint64_t l
 // One run over all data of an index.
 class DataPass {
  public:
-  // Either `tar`, or `fs` and the folder of the files.
-  DataPass(const IndexReader& index, const RandomAccessFile* tar, FileSystem* fs,
+  // Either `shard`, or `fs` and the folder of the files.
+  DataPass(const IndexReader& index, const RandomAccessFile* shard, FileSystem* fs,
            std::string folder, const BuildOptions& options, const Context& ctx)
       : index_(index),
-        tar_(tar),
+        shard_(shard),
         fs_(fs),
         folder_(std::move(folder)),
         options_(options),
@@ -151,7 +154,16 @@ class DataPass {
   Status CutIntoParts();
   Status ReadParts(Crew* crew);
   Status ReadPart(Part* part, RangeReader* reader, IndexSample* sample);
-  Status ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader);
+  // How far the bytes of a part were read, and their CRC32C from some place on.
+  struct Progress {
+    uint64_t at = 0;
+    uint32_t crc32c = 0;
+  };
+  Status ReadSample(const IndexSample& sample, Part* part, Progress* progress, RangeReader* reader);
+  Status ReadFields(const IndexSample& sample, Part* part, Progress* progress, RangeReader* reader);
+  Status ReadField(const IndexField& field, Part* part, Progress* progress, RangeReader* reader);
+  Status ReadGap(uint64_t end, Progress* progress, RangeReader* reader);
+  Status CheckRecord(const RecordRange& record, uint32_t found, std::span<FieldFacts> facts) const;
   void CountBytes(uint64_t bytes) {
     if (options_.progress) options_.progress->bytes.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -161,7 +173,7 @@ class DataPass {
   Result<IndexWithData> Finish();
 
   const IndexReader& index_;
-  const RandomAccessFile* tar_;
+  const RandomAccessFile* shard_;
   FileSystem* fs_;
   const std::string folder_;
   const BuildOptions& options_;
@@ -181,11 +193,11 @@ Status DataPass::CutIntoParts() {
   parts_.emplace_back();
   for (uint64_t i = 0; i < index_.num_samples(); ++i) {
     HR_RETURN_IF_ERROR(index_.Get(i, &sample));
-    uint64_t end = parts_.back().end;
+    uint64_t end = std::max(parts_.back().end, sample.record.offset + sample.record.length);
     for (const IndexField& field : sample.fields) {
       if (field.in_index) continue;
       bytes += field.length;
-      end = field.offset + field.length;
+      end = std::max(end, field.offset + field.length);
     }
     parts_.back().end = end;
     parts_.back().end_sample = i + 1;
@@ -199,7 +211,7 @@ Status DataPass::CutIntoParts() {
                       .facts = {},
                       .read = false});
   }
-  if (tar_) parts_.back().end = tar_->size();
+  if (shard_) parts_.back().end = shard_->size();
   return OkStatus();
 }
 
@@ -214,37 +226,80 @@ Status DataPass::ReadParts(Crew* crew) {
 }
 
 Status DataPass::ReadPart(Part* part, RangeReader* reader, IndexSample* sample) {
-  uint64_t at = part->begin;
+  Progress progress{part->begin, 0};
   for (uint64_t i = part->first_sample; i < part->end_sample; ++i) {
     HR_RETURN_IF_ERROR(index_.Get(i, sample));
-    for (const IndexField& field : sample->fields) {
-      if (field.in_index) continue;
-      part->facts.emplace_back();
-      HR_RETURN_IF_ERROR(
-          ReadField(field, part, &at, reader)
-              .At({.file = {}, .offset = {}, .key = std::string(sample->key), .field = {}}));
-    }
+    HR_RETURN_IF_ERROR(
+        ReadSample(*sample, part, &progress, reader)
+            .At({.file = {}, .offset = {}, .key = std::string(sample->key), .field = {}}));
     if (options_.progress) options_.progress->samples.fetch_add(1, std::memory_order_relaxed);
   }
-  if (!tar_) return OkStatus();
-  CountBytes(part->end - at);
-  HR_ASSIGN_OR_RETURN(part->crc32c, reader->ChecksumOf(*tar_, at, part->end - at, part->crc32c));
+  if (!shard_) return OkStatus();
+  HR_RETURN_IF_ERROR(ReadGap(part->end, &progress, reader));
+  part->crc32c = progress.crc32c;
   return OkStatus();
 }
 
-// Reads one field into the last of the part's facts. `at` is how far a tar was read.
-Status DataPass::ReadField(const IndexField& field, Part* part, uint64_t* at, RangeReader* reader) {
+Status DataPass::ReadSample(const IndexSample& sample, Part* part, Progress* progress,
+                            RangeReader* reader) {
+  if (index_.kind() != ShardKind::kRecords) return ReadFields(sample, part, progress, reader);
+  const RecordRange& record = sample.record;
+  HR_RETURN_IF_ERROR(ReadGap(record.offset, progress, reader));
+  Progress inside{record.offset, 0};
+  const size_t first = part->facts.size();
+  HR_RETURN_IF_ERROR(ReadFields(sample, part, &inside, reader));
+  HR_RETURN_IF_ERROR(ReadGap(record.offset + record.length, &inside, reader));
+  progress->at = inside.at;
+  progress->crc32c = JoinCrc32c(progress->crc32c, inside.crc32c, record.length);
+  return CheckRecord(record, inside.crc32c, std::span(part->facts).subspan(first));
+}
+
+Status DataPass::CheckRecord(const RecordRange& record, uint32_t found,
+                             std::span<FieldFacts> facts) const {
+  if (found == record.crc32c) return OkStatus();
+  if (!options_.allow_damage)
+    return Error(Code::kDataLoss,
+                 "wrong checksum: the record of {} bytes at offset {} of {} has CRC32C {:08x}, it "
+                 "says {:08x} itself. Get a good copy, or index it as it is with `headrace index "
+                 "--allow-damage`: the sample is then bad when it is read",
+                 record.length, record.offset, shard_->path(), found, record.crc32c)
+        .At({.file = shard_->path(), .offset = record.offset, .key = {}, .field = {}});
+  for (FieldFacts& one : facts) one = {};
+  return OkStatus();
+}
+
+Status DataPass::ReadFields(const IndexSample& sample, Part* part, Progress* progress,
+                            RangeReader* reader) {
+  for (const IndexField& field : sample.fields) {
+    if (field.in_index) continue;
+    part->facts.emplace_back();
+    HR_RETURN_IF_ERROR(ReadField(field, part, progress, reader));
+  }
+  return OkStatus();
+}
+
+// Reads what lies between fields.
+Status DataPass::ReadGap(uint64_t end, Progress* progress, RangeReader* reader) {
+  CountBytes(end - progress->at);
+  HR_ASSIGN_OR_RETURN(progress->crc32c, reader->ChecksumOf(*shard_, progress->at,
+                                                           end - progress->at, progress->crc32c));
+  progress->at = end;
+  return OkStatus();
+}
+
+// Reads one field into the last of the part's facts.
+Status DataPass::ReadField(const IndexField& field, Part* part, Progress* progress,
+                           RangeReader* reader) {
   FieldFacts* facts = &part->facts.back();
-  if (!tar_) {
+  if (!shard_) {
     CountBytes(field.length);
     return reader->ReadFile(fs_, JoinPath(folder_, field.value), field.length, facts);
   }
-  CountBytes(field.offset + field.length - *at);
-  HR_ASSIGN_OR_RETURN(part->crc32c,
-                      reader->ChecksumOf(*tar_, *at, field.offset - *at, part->crc32c));
-  HR_RETURN_IF_ERROR(reader->Read(*tar_, field.offset, field.length, facts));
-  part->crc32c = JoinCrc32c(part->crc32c, facts->crc32c, field.length);
-  *at = field.offset + field.length;
+  HR_RETURN_IF_ERROR(ReadGap(field.offset, progress, reader));
+  CountBytes(field.length);
+  HR_RETURN_IF_ERROR(reader->Read(*shard_, field.offset, field.length, field.is_array, facts));
+  progress->crc32c = JoinCrc32c(progress->crc32c, *facts->crc32c, field.length);
+  progress->at = field.offset + field.length;
   return OkStatus();
 }
 
@@ -274,11 +329,12 @@ Status DataPass::AddSamples(const Part& part) {
       entry.length = field.length;
       entry.in_index = field.in_index;
       entry.value = field.value;
+      if (field.is_array) entry.array_form = field.value;
       if (field.in_index) continue;
       entry.crc32c = part.facts[next].crc32c;
       entry.seek_points = part.facts[next++].seek_points;
     }
-    HR_RETURN_IF_ERROR(builder_.Add(sample.key, fields));
+    HR_RETURN_IF_ERROR(builder_.Add(sample.key, fields, sample.record));
   }
   return OkStatus();
 }
@@ -287,7 +343,7 @@ Result<IndexWithData> DataPass::Finish() {
   HR_RETURN_IF_ERROR(ctx_.Check());
   MutexLock lock(&mu_);
   IndexWithData result;
-  if (tar_) result.shard_crc32c = shard_crc32c_;
+  if (shard_) result.shard_crc32c = shard_crc32c_;
   // With `checksums` they are part of what the version stands for.
   std::optional<uint32_t> samples_crc32c;
   if (!options_.checksums) samples_crc32c = index_.samples_crc32c();
@@ -297,8 +353,8 @@ Result<IndexWithData> DataPass::Finish() {
 
 }  // namespace
 
-Result<IndexWithData> AddDataOfTar(std::string index, const RandomAccessFile& file,
-                                   const BuildOptions& options, const Context& ctx) {
+Result<IndexWithData> AddDataOfShard(std::string index, const RandomAccessFile& file,
+                                     const BuildOptions& options, const Context& ctx) {
   HR_ASSIGN_OR_RETURN(auto reader, IndexReader::FromBytes(std::move(index), file.path()));
   return DataPass(*reader, &file, nullptr, {}, options, ctx).Run();
 }

@@ -16,13 +16,16 @@ namespace headrace::dataset {
 
 struct IndexWithData {
   std::string bytes;          // of the index file
-  uint32_t shard_crc32c = 0;  // of the whole tar; 0 for files of their own
+  uint32_t shard_crc32c = 0;  // of the whole shard; 0 for files of their own
 };
 
-// Adds to `index` (an index file's bytes, without checksums) what the data of the tar `file` tells.
-//   kDataLoss   the tar is shorter than the index says. Also the file's faults, kCancelled.
-Result<IndexWithData> AddDataOfTar(std::string index, const RandomAccessFile& file,
-                                   const BuildOptions& options, const Context& ctx);
+// Adds to `index` (an index file's bytes, without checksums) what the data of the shard `file`
+// tells. Records with checksums of their own are held against them; with options.allow_damage the
+// fields of a wrong one stay without checksums, so that who reads them finds it.
+//   kDataLoss   the shard is shorter than the index says, a record is wrong. Also the file's
+//               faults, kCancelled.
+Result<IndexWithData> AddDataOfShard(std::string index, const RandomAccessFile& file,
+                                     const BuildOptions& options, const Context& ctx);
 
 // The same for an index of files, whose paths are relative to `folder`.
 //   kFailedPrecondition   a file has another size than when it was listed.

@@ -13,7 +13,9 @@
 namespace headrace::dataset::index_format {
 
 inline constexpr std::string_view kMagic("HRIDX\r\n\x1a", 8);
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
+// What an index is written as that uses nothing newer: no records, no arrays.
+inline constexpr uint32_t kFirstVersion = 1;
 inline constexpr size_t kHeaderBytes = 4096;
 inline constexpr size_t kChunkBytes = 4096;
 
@@ -54,6 +56,7 @@ inline constexpr uint32_t kSectionRequired = 1;
 // Bits of the byte before each field of a record.
 inline constexpr uint8_t kFieldHasCrc = 1;
 inline constexpr uint8_t kFieldInIndex = 2;
+inline constexpr uint8_t kFieldIsArray = 4;  // from version 2 on
 
 inline constexpr size_t kMaxKeyBytes = 65535;
 inline constexpr size_t kMaxFieldsOfSample = 4096;

@@ -4,6 +4,7 @@
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
+#include "headrace/dataset/array_form.h"
 #include "headrace/dataset/index.h"
 #include "headrace/dataset/index_format.h"
 
@@ -16,6 +17,7 @@ struct IndexReader::Rep {
   std::unique_ptr<MappedFile> mapped;
   Bytes file;
   ShardKind kind = ShardKind::kTar;
+  bool may_have_arrays = false;
   uint64_t num_samples = 0, num_fields = 0, num_unchecked = 0;
   ShardIdentity identity;
   uint32_t header_crc = 0, samples_crc = 0;
@@ -40,7 +42,9 @@ struct IndexReader::Rep {
   Result<Bytes> Slice(SectionType table, SectionType data, uint64_t i, std::string_view what);
   Status CheckSeekPoints();
   Status Decode(Bytes record, IndexSample* out, uint64_t* first_field_ordinal) const;
-  void DecodeField(RecordCursor* cursor, IndexField* field, uint64_t* previous_end) const;
+  // False when the field makes no sense.
+  bool DecodeField(RecordCursor* cursor, IndexField* field, uint64_t* previous_end) const;
+  RecordRange DecodeRange(RecordCursor* cursor) const;
   Result<std::string_view> KeyOf(uint64_t i);
 };
 
@@ -63,20 +67,21 @@ Status IndexReader::Rep::ReadHeader() {
   if (Crc32c(file.first(kAtHeaderCrc)) != header_crc)
     return Damaged(kAtHeaderCrc, "the header does not match its CRC32C");
   uint32_t version = LoadLittle<uint32_t>(h + kAtVersion);
-  if (version != kVersion)
+  if (version < kFirstVersion || version > kVersion)
     return Error(Code::kFailedPrecondition,
-                 "index {} has version {}, this program reads version {}: use a newer headrace, or "
-                 "make the index again with `headrace index`",
-                 name, version, kVersion)
+                 "index {} has version {}, this program reads versions {} to {}: use a newer "
+                 "headrace, or make the index again with `headrace index`",
+                 name, version, kFirstVersion, kVersion)
         .At({.file = name, .offset = kAtVersion, .key = {}, .field = {}});
   uint64_t file_bytes = LoadLittle<uint64_t>(h + kAtFileBytes);
   if (file_bytes != file.size())
     return Damaged(file.size(), fmt::format("the file has {} bytes, its header says {}",
                                             file.size(), file_bytes));
   uint32_t kind_number = LoadLittle<uint32_t>(h + kAtKind);
-  if (kind_number != 1 && kind_number != 2)
+  if (kind_number < 1 || kind_number > (version == kFirstVersion ? 2 : 3))
     return Damaged(kAtKind, fmt::format("unknown kind of shard {}", kind_number));
   kind = static_cast<ShardKind>(kind_number);
+  may_have_arrays = version > kFirstVersion && kind != ShardKind::kFiles;
   num_samples = LoadLittle<uint64_t>(h + kAtNumSamples);
   num_fields = LoadLittle<uint64_t>(h + kAtNumFields);
   num_unchecked = LoadLittle<uint64_t>(h + kAtNumUnchecked);
@@ -233,21 +238,36 @@ Status IndexReader::Rep::CheckSeekPoints() {
                  "the table of seek points does not end where their section ends");
 }
 
-void IndexReader::Rep::DecodeField(RecordCursor* cursor, IndexField* field,
+bool IndexReader::Rep::DecodeField(RecordCursor* cursor, IndexField* field,
                                    uint64_t* previous_end) const {
   field->name = static_cast<uint32_t>(std::min<uint64_t>(cursor->Varint(), UINT32_MAX));
   uint8_t flags = cursor->Byte();
   field->in_index = (flags & kFieldInIndex) != 0;
+  field->is_array = (flags & kFieldIsArray) != 0;
   if (field->in_index) {
     field->length = cursor->Varint();
     field->value = cursor->Text(field->length);
   } else {
-    if (kind == ShardKind::kTar) field->offset = *previous_end + UnZigZag(cursor->Varint());
+    const bool is_range = kind != ShardKind::kFiles;
+    if (is_range) field->offset = *previous_end + UnZigZag(cursor->Varint());
     field->length = cursor->Varint();
-    if (kind == ShardKind::kTar) *previous_end = field->offset + field->length;
-    if (kind == ShardKind::kFiles) field->value = cursor->Text(cursor->Varint());
+    if (is_range) *previous_end = field->offset + field->length;
+    if (!is_range || field->is_array) field->value = cursor->Text(cursor->Varint());
   }
   if ((flags & kFieldHasCrc) != 0) field->crc32c = cursor->Word();
+  if (!cursor->ok() || field->name >= field_names.size()) return false;
+  ArrayForm form;
+  return !field->is_array ||
+         (may_have_arrays && !field->in_index && ArrayForm::Parse(field->value, &form));
+}
+
+RecordRange IndexReader::Rep::DecodeRange(RecordCursor* cursor) const {
+  RecordRange range;
+  if (kind != ShardKind::kRecords) return range;
+  range.offset = cursor->Varint();
+  range.length = cursor->Varint();
+  range.crc32c = cursor->Word();
+  return range;
 }
 
 Status IndexReader::Rep::Decode(Bytes record, IndexSample* out,
@@ -259,11 +279,10 @@ Status IndexReader::Rep::Decode(Bytes record, IndexSample* out,
   uint64_t count = cursor.Varint();
   bool fits = cursor.ok() && count <= kMaxFieldsOfSample && ordinal <= num_fields &&
               count <= num_fields - ordinal;
-  uint64_t previous_end = 0;
-  for (uint64_t k = 0; fits && k < count; ++k) {
-    DecodeField(&cursor, &out->fields.emplace_back(), &previous_end);
-    fits = cursor.ok() && out->fields.back().name < field_names.size();
-  }
+  out->record = DecodeRange(&cursor);
+  uint64_t previous_end = out->record.offset;
+  for (uint64_t k = 0; fits && k < count; ++k)
+    fits = DecodeField(&cursor, &out->fields.emplace_back(), &previous_end);
   if (!fits || !cursor.at_end())
     return Damaged(OffsetOf(record), "the record there cannot be decoded");
   if (first_field_ordinal) *first_field_ordinal = ordinal;

@@ -22,17 +22,20 @@ struct ModelField {
   bool in_index = false;
   std::string value;
   std::string seek_points = {};
+  std::string array_form = {};
 };
 struct ModelSample {
   std::string key;
   std::vector<ModelField> fields;
+  RecordRange record = {};
 };
 
 Status AddTo(IndexBuilder* builder, const ModelSample& sample) {
   std::vector<IndexBuilder::Field> fields;
   for (const ModelField& f : sample.fields)
-    fields.push_back({f.name, f.offset, f.length, f.crc32c, f.in_index, f.value, f.seek_points});
-  return builder->Add(sample.key, fields);
+    fields.push_back(
+        {f.name, f.offset, f.length, f.crc32c, f.in_index, f.value, f.seek_points, f.array_form});
+  return builder->Add(sample.key, fields, sample.record);
 }
 
 std::string Build(ShardKind kind, const std::vector<ModelSample>& samples,
@@ -104,6 +107,46 @@ TEST(Index, WritesTheGoldenFileOfVersion1) {
       PosixFileSystem()->ReadWhole(HEADRACE_GOLDEN_DIR "/index_v1.hridx", 1 << 20).value();
   EXPECT_EQ(Build(ShardKind::kTar, samples, {1 << 20, 1, 2}), golden);
   EXPECT_TRUE(Read(golden)->VerifyAll().ok());
+}
+
+TEST(Index, WritesTheGoldenFileOfVersion2) {
+  std::vector<ModelSample> samples;
+  for (uint32_t i = 0; i < 100; ++i)
+    samples.push_back({fmt::format("x.tfrecord/{:08}", i),
+                       {{"image", 32 + i * 1000u, 900, 0xc0ffee00u + i, false, ""},
+                        {"label", 962 + i * 1000u, 2, std::nullopt, false, "", "", "\x0c\x01\x01"},
+                        {"scattered", 0, 0, {}, true, "an array"}},
+                       {12 + i * 1000u, 984, 0xfeed0000u + i}});
+  samples.push_back({"empty", {}, {uint64_t{1} << 40, 0, 0}});
+  std::string golden =
+      PosixFileSystem()->ReadWhole(HEADRACE_GOLDEN_DIR "/index_v2.hridx", 1 << 20).value();
+  EXPECT_EQ(Build(ShardKind::kRecords, samples, {uint64_t{1} << 41, 3, 4}), golden);
+  auto reader = Read(golden);
+  EXPECT_TRUE(reader->VerifyAll().ok());
+  IndexSample sample;
+  ASSERT_TRUE(reader->Get(7, &sample).ok());
+  EXPECT_EQ(sample.record, samples[7].record);
+  EXPECT_TRUE(sample.fields[1].is_array);
+  EXPECT_EQ(sample.fields[1].offset, 7962u);
+}
+
+// A program that knows version 1 only must not read what it would misread.
+TEST(Index, ArraysAndRecordsRaiseTheVersion) {
+  auto version = [](const std::string& bytes) {
+    return LoadLittle<uint32_t>(bytes.data() + index_format::kAtVersion);
+  };
+  std::vector<ModelSample> plain = {{"a", {{"x", 0, 8, {}, false, ""}}}};
+  EXPECT_EQ(version(Build(ShardKind::kTar, plain)), 1u);
+  EXPECT_EQ(version(Build(ShardKind::kRecords, plain)), 2u);
+  plain[0].fields[0].array_form = "\x08\x00";
+  plain[0].fields[0].array_form.resize(2);
+  EXPECT_EQ(version(Build(ShardKind::kTar, plain)), 2u);
+}
+
+TEST(Index, AnArrayFormThatMakesNoSenseIsDamage) {
+  auto reader = Read(Build(ShardKind::kTar, {{"a", {{"x", 0, 8, {}, false, "", "", "\x63\x01"}}}}));
+  IndexSample sample;
+  EXPECT_EQ(reader->Get(0, &sample).code(), Code::kDataLoss);
 }
 
 // The fields of these samples, in turn: a, none, none, bcd, none, none.
@@ -340,8 +383,11 @@ rc::Gen<ModelSample> GenSample(ShardKind kind) {
       f.in_index = *rc::gen::arbitrary<bool>();
       f.value = *rc::gen::arbitrary<std::string>();
       f.length = *rc::gen::arbitrary<uint64_t>();
-      if (kind == ShardKind::kTar) f.offset = *rc::gen::arbitrary<uint64_t>();
-      if (kind == ShardKind::kTar && !f.in_index) f.value.clear();
+      if (kind != ShardKind::kFiles) f.offset = *rc::gen::arbitrary<uint64_t>();
+      if (kind != ShardKind::kFiles && !f.in_index) {
+        f.value.clear();
+        if (*rc::gen::arbitrary<bool>()) f.array_form = "\x0a\x02\x03\x04";
+      }
       if (*rc::gen::arbitrary<bool>()) f.crc32c = *rc::gen::arbitrary<uint32_t>();
       if (f.in_index) {
         f.offset = 0;
@@ -350,6 +396,9 @@ rc::Gen<ModelSample> GenSample(ShardKind kind) {
       }
       sample.fields.push_back(f);
     }
+    if (kind == ShardKind::kRecords)
+      sample.record = {*rc::gen::arbitrary<uint64_t>(), *rc::gen::arbitrary<uint64_t>(),
+                       *rc::gen::arbitrary<uint32_t>()};
     return sample;
   });
 }
@@ -364,12 +413,15 @@ void ExpectSame(const IndexReader& reader, const std::vector<ModelSample>& model
     RC_ASSERT(status.ok());
     RC_ASSERT(ordinal == fields_before);
     RC_ASSERT(got.key == model[i].key);
+    RC_ASSERT(got.record == model[i].record);
     RC_ASSERT(got.fields.size() == model[i].fields.size());
     for (size_t k = 0; k < got.fields.size(); ++k) {
       const ModelField& f = model[i].fields[k];
       RC_ASSERT(reader.field_names()[got.fields[k].name] == f.name);
-      RC_ASSERT(got.fields[k] == (IndexField{got.fields[k].name, f.offset, f.length, f.crc32c,
-                                             f.in_index, f.value}));
+      const bool is_array = !f.array_form.empty();
+      RC_ASSERT(got.fields[k] ==
+                (IndexField{got.fields[k].name, f.offset, f.length, f.crc32c, f.in_index,
+                            is_array ? f.array_form : f.value, is_array}));
     }
     fields_before += got.fields.size();
   }
@@ -377,7 +429,7 @@ void ExpectSame(const IndexReader& reader, const std::vector<ModelSample>& model
 }
 
 std::pair<ShardKind, std::vector<ModelSample>> ArbitraryShard() {
-  ShardKind kind = *rc::gen::element(ShardKind::kTar, ShardKind::kFiles);
+  ShardKind kind = *rc::gen::element(ShardKind::kTar, ShardKind::kFiles, ShardKind::kRecords);
   return {kind, *rc::gen::container<std::vector<ModelSample>>(GenSample(kind))};
 }
 

@@ -54,6 +54,20 @@ uint32_t ComputeChecksum(const Manifest& m) {
   return Crc32c(AsBytes(rest));
 }
 
+// Known to every program that reads manifests.
+bool IsFirstKind(std::string_view kind) {
+  return kind == "tar" || kind == "folder" || kind == "list";
+}
+
+// The oldest format version that can hold the manifest.
+uint64_t FormatVersion(const Manifest& m) {
+  if (!IsFirstKind(m.kind)) return 3;
+  bool any = std::any_of(m.shards.begin(), m.shards.end(), [](const ManifestShard& shard) {
+    return shard.samples_crc32c.has_value();
+  });
+  return any ? 2 : 1;
+}
+
 Json TextArray(const std::vector<std::string>& texts) {
   Json array = Json::MakeArray();
   for (const std::string& text : texts) array.Append(EscapeText(text));
@@ -161,7 +175,7 @@ Status CheckFormat(const Json& json, std::string_view file_name, const ManifestP
 }
 
 Status CheckContent(const Manifest& m, const Json& json, ManifestParser* parser) {
-  if (m.kind != "tar" && m.kind != "folder" && m.kind != "list")
+  if (!IsFirstKind(m.kind) && m.kind != "tfrecord" && m.kind != "mds")
     return parser->Fault(fmt::format("unknown kind '{}'", EscapeText(m.kind)));
   if (!std::is_sorted(m.fields.begin(), m.fields.end()) ||
       std::adjacent_find(m.fields.begin(), m.fields.end()) != m.fields.end())
@@ -238,10 +252,7 @@ Result<std::string> Manifest::DataFolder(const std::string& folder) const {
 
 std::string Manifest::ToJson() const {
   Json json = Json::MakeObject();
-  bool old_readers_agree = std::all_of(shards.begin(), shards.end(), [](const ManifestShard& s) {
-    return !s.samples_crc32c.has_value();
-  });
-  json.Set("format", kFormat).Set("format_version", old_readers_agree ? 1 : kVersion);
+  json.Set("format", kFormat).Set("format_version", FormatVersion(*this));
   json.Set("version", ComputeVersion()).Set("created_by", EscapeText(created_by));
   json.Set("kind", EscapeText(kind)).Set("samples", num_samples());
   if (!base.empty()) json.Set("base", EscapeText(base));

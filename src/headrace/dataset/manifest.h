@@ -39,9 +39,9 @@ struct ManifestShard {
 };
 
 struct Manifest {
-  // 2: some shard has a samples_crc32c.
-  static constexpr uint64_t kVersion = 2;
-  std::string kind = "tar";         // "tar", "folder", "list"
+  // 2: some shard has a samples_crc32c. 3: a kind that earlier programs do not know.
+  static constexpr uint64_t kVersion = 3;
+  std::string kind = "tar";         // "tar", "tfrecord", "mds", "folder", "list"
   std::vector<std::string> fields;  // sorted
   std::vector<ManifestShard> shards;
   std::vector<std::string> classes;  // class names of a folder, in label order; may be empty

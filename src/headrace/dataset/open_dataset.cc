@@ -4,6 +4,7 @@
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
+#include "headrace/dataset/file_checksum.h"
 #include "headrace/env/process.h"
 
 namespace headrace::dataset {
@@ -36,7 +37,8 @@ OpenDataset::OpenDataset(Parts parts)
       learned_(parts_.manifest.shards.size()),
       identity_checked_(parts_.manifest.shards.size()),
       files_(static_cast<uint32_t>(parts_.manifest.shards.size()),
-             OpenFileBudget(parts_.max_open_files),
+             {.open_files = OpenFileBudget(parts_.options.max_open_files),
+              .memory_bytes = parts_.options.max_unpacked_bytes},
              [this](uint32_t shard) { return OpenChecked(shard); }) {
   first_sample_.push_back(0);
   for (const ManifestShard& shard : parts_.manifest.shards) {
@@ -112,6 +114,10 @@ Status OpenDataset::CheckIndex(uint32_t shard, const IndexReader& index) const {
 
 Result<std::unique_ptr<OpenDataset::ShardState>> OpenDataset::MakeState(uint32_t shard) const {
   const ManifestShard& entry = parts_.manifest.shards[shard];
+  if (parts_.mds && entry.index.empty()) {
+    HR_ASSIGN_OR_RETURN(auto built, BuildIndex(shard));
+    return MakeState(std::move(built));
+  }
   std::string index_path = JoinPath(parts_.index_folder, entry.index);
   auto mapped = parts_.fs->Map(index_path);
   if (!mapped.ok())
@@ -141,6 +147,13 @@ Result<std::unique_ptr<OpenDataset::ShardState>> OpenDataset::MakeState(
   return state;
 }
 
+Result<std::unique_ptr<IndexReader>> OpenDataset::BuildIndex(uint32_t shard) const {
+  HR_ASSIGN_OR_RETURN(ShardFiles::File file, File(shard));
+  HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildMdsIndex(*file, parts_.mds->index().shards[shard],
+                                                      BuildOptions(), Context()));
+  return IndexReader::FromBytes(std::move(built.bytes), file->path() + " (headers)");
+}
+
 LearnedChecksums* OpenDataset::Learned(uint32_t shard, const ShardState& state) const {
   if (LearnedChecksums* learned = learned_[shard].load(std::memory_order_acquire)) return learned;
   const ManifestShard& entry = parts_.manifest.shards[shard];
@@ -155,14 +168,26 @@ LearnedChecksums* OpenDataset::Learned(uint32_t shard, const ShardState& state) 
                                             state.index->header_crc32c()));
 }
 
-Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenChecked(uint32_t shard) const {
-  auto file = parts_.fs->OpenForRead(JoinPath(parts_.data_folder, shards_[shard].name));
+Result<std::unique_ptr<RandomAccessFile>> OpenDataset::OpenContent(uint32_t shard,
+                                                                   const Context& ctx) const {
+  auto file = parts_.mds
+                  ? parts_.mds->OpenShard(shard, ctx)
+                  : parts_.fs->OpenForRead(JoinPath(parts_.data_folder, shards_[shard].name));
   if (!file.ok()) return std::move(file).status().At(AtFile(shards_[shard].name));
-  if (!identity_checked_[shard].load(std::memory_order_relaxed)) {
-    HR_RETURN_IF_ERROR(CheckIdentity(shard, **file));
+  return file;
+}
+
+Result<ShardFiles::Opened> OpenDataset::OpenChecked(uint32_t shard) const {
+  ShardFiles::Opened opened;
+  HR_ASSIGN_OR_RETURN(opened.file, OpenContent(shard, Context()));
+  if (parts_.mds && parts_.mds->is_packed(shard)) opened.memory_bytes = opened.file->size();
+  // An index that is not there yet is going to be made of this file.
+  const bool has_index = !parts_.manifest.shards[shard].index.empty() || IndexIfMapped(shard);
+  if (has_index && !identity_checked_[shard].load(std::memory_order_relaxed)) {
+    HR_RETURN_IF_ERROR(CheckIdentity(shard, *opened.file));
     identity_checked_[shard].store(true, std::memory_order_relaxed);
   }
-  return file;
+  return opened;
 }
 
 namespace {
@@ -173,16 +198,19 @@ bool SomeSampleFits(const IndexReader& index, const RandomAccessFile& file) {
   constexpr uint64_t kProbes = 8, kMaxFieldBytes = uint64_t{16} << 20;
   IndexSample sample;
   std::vector<std::byte> bytes;
+  auto fits = [&](uint64_t offset, uint64_t length, uint32_t crc32c) {
+    if (length == 0 || length > kMaxFieldBytes) return false;
+    bytes.resize(length);
+    return file.ReadAt(offset, bytes, Context()).ok() && Crc32c(bytes) == crc32c;
+  };
   for (uint64_t probe = 0; probe < kProbes; ++probe) {
     uint64_t i = index.num_samples() * (2 * probe + 1) / (2 * kProbes);
     if (i >= index.num_samples() || !index.Get(i, &sample).ok()) continue;
-    for (const IndexField& field : sample.fields) {
-      if (field.in_index || !field.crc32c || field.length == 0 || field.length > kMaxFieldBytes)
-        continue;
-      bytes.resize(field.length);
-      if (file.ReadAt(field.offset, bytes, Context()).ok() && Crc32c(bytes) == *field.crc32c)
+    const RecordRange& record = sample.record;
+    if (fits(record.offset, record.length, record.crc32c)) return true;
+    for (const IndexField& field : sample.fields)
+      if (!field.in_index && field.crc32c && fits(field.offset, field.length, *field.crc32c))
         return true;
-    }
   }
   return false;
 }
@@ -218,9 +246,24 @@ Status OpenDataset::CheckShard(size_t shard, const Context& ctx) const {
   HR_RETURN_IF_ERROR(ctx.Check());
   HR_ASSIGN_OR_RETURN(const ShardState* state, State(static_cast<uint32_t>(shard)));
   if (state->index->kind() == ShardKind::kFiles) return OkStatus();
-  auto file = parts_.fs->OpenForRead(JoinPath(parts_.data_folder, shards_[shard].name));
-  if (!file.ok()) return std::move(file).status().At(AtFile(shards_[shard].name));
-  return CheckIdentity(static_cast<uint32_t>(shard), **file);
+  if (parts_.mds && parts_.mds->is_packed(shard))  // unpacked once, and then checked already
+    return File(static_cast<uint32_t>(shard)).status();
+  HR_ASSIGN_OR_RETURN(auto file, OpenContent(static_cast<uint32_t>(shard), ctx));
+  return CheckIdentity(static_cast<uint32_t>(shard), *file);
+}
+
+Status OpenDataset::CheckWholeShard(size_t shard, const Context& ctx) const {
+  const ManifestShard& entry = parts_.manifest.shards[shard];
+  if (parts_.mds) HR_RETURN_IF_ERROR(parts_.mds->CheckHashes(shard, ctx));
+  if (!entry.crc32c || kind() == "folder" || kind() == "list") return OkStatus();
+  HR_ASSIGN_OR_RETURN(auto file, OpenContent(static_cast<uint32_t>(shard), ctx));
+  HR_ASSIGN_OR_RETURN(uint32_t crc, ChecksumOfFile(*file, ctx));
+  if (crc == *entry.crc32c) return OkStatus();
+  return Error(Code::kDataLoss,
+               "the fields are right, but the file around them has CRC32C {:08x}, expected {:08x}: "
+               "what stands between them is damaged; get a good copy of it",
+               crc, *entry.crc32c)
+      .At(AtFile(entry.name));
 }
 
 }  // namespace headrace::dataset

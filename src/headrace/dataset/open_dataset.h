@@ -9,6 +9,7 @@
 
 #include "headrace/dataset/dataset.h"
 #include "headrace/dataset/learned_checksums.h"
+#include "headrace/dataset/mds_content.h"
 #include "headrace/dataset/shard_files.h"
 
 namespace headrace::dataset {
@@ -24,7 +25,8 @@ class OpenDataset : public Dataset {
     std::string index_folder;  // index names are relative to it
     Manifest manifest;
     std::vector<std::unique_ptr<IndexReader>> indexes;
-    uint32_t max_open_files = 256;
+    std::unique_ptr<MdsContent> mds;  // of an MDS dataset; its shards are those of the manifest
+    OpenOptions options;
   };
   // What is known of a shard once its index is mapped.
   struct ShardState {
@@ -49,6 +51,7 @@ class OpenDataset : public Dataset {
   Result<uint64_t> FindKey(std::string_view key) const override;
   Result<const IndexReader*> Index(size_t shard) const override;
   Status CheckShard(size_t shard, const Context& ctx) const override;
+  Status CheckWholeShard(size_t shard, const Context& ctx) const override;
 
   FileSystem* fs() const { return parts_.fs; }
   const std::string& data_folder() const { return parts_.data_folder; }
@@ -69,8 +72,12 @@ class OpenDataset : public Dataset {
   Result<std::unique_ptr<ShardState>> MakeState(uint32_t shard) const;
   Result<std::unique_ptr<ShardState>> MakeState(std::unique_ptr<IndexReader> index) const;
   Status CheckIndex(uint32_t shard, const IndexReader& index) const;
-  Result<std::unique_ptr<RandomAccessFile>> OpenChecked(uint32_t shard) const;
+  Result<ShardFiles::Opened> OpenChecked(uint32_t shard) const;
+  // Makes the index of an MDS shard that has none stored.
+  Result<std::unique_ptr<IndexReader>> BuildIndex(uint32_t shard) const;
   Status CheckIdentity(uint32_t shard, const RandomAccessFile& file) const;
+  // Opens a shard's file, or what it holds when it is compressed as a whole.
+  Result<std::unique_ptr<RandomAccessFile>> OpenContent(uint32_t shard, const Context& ctx) const;
 
   Parts parts_;
   std::string version_;

@@ -4,12 +4,20 @@
 #include "headrace/dataset/index.h"
 #include "headrace/dataset/index_build.h"
 #include "headrace/dataset/manifest.h"
+#include "headrace/dataset/mds.h"
 
 namespace headrace::dataset {
 namespace {
 
 bool EndsWith(std::string_view text, std::string_view end) {
   return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+Status RefuseKind(const std::string& path, std::string_view kind) {
+  return Error(Code::kUnimplemented,
+               "'{}' is a {} data set, which cannot be packed yet. It is read where it is, without "
+               "a copy: open it, or make an index of it with `headrace index`",
+               EscapeText(path), kind == "mds" ? "MDS" : "TFRecord");
 }
 
 class SourceLister {
@@ -45,7 +53,10 @@ class SourceLister {
 Status SourceLister::AddOne(const std::string& source) {
   HR_ASSIGN_OR_RETURN(FileInfo info, fs_->Stat(source));
   if (info.kind == FileKind::kDirectory) return AddFolder(source);
-  if (!EndsWith(source, ".csv") && !EndsWith(source, ".jsonl")) return AddTar(source);
+  if (!EndsWith(source, ".csv") && !EndsWith(source, ".jsonl")) {
+    HR_ASSIGN_OR_RETURN(bool is_record, IsTfRecordFile(fs_, source));
+    return is_record ? RefuseKind(source, "tfrecord") : AddTar(source);
+  }
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildListIndex(fs_, source, options_, ctx_));
   return AddBuilt(std::move(built), source, std::string(DirectoryName(source)), 0);
 }
@@ -60,11 +71,11 @@ Status SourceLister::AddFolder(const std::string& path) {
     HR_ASSIGN_OR_RETURN(Manifest manifest, Manifest::Load(fs_, manifest_path));
     return AddDataset(path, manifest);
   }
-  HR_ASSIGN_OR_RETURN(auto entries, fs_->List(path));
-  for (const DirectoryEntry& entry : entries) {
-    bool tar = EndsWith(entry.name, ".tar") && entry.name.front() != '.';
-    if (tar && entry.kind != FileKind::kDirectory) tars.push_back(JoinPath(path, entry.name));
-  }
+  HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(fs_, path));
+  if (!mds.empty()) return RefuseKind(path, "mds");
+  HR_ASSIGN_OR_RETURN(ShardList shards, ListShards(fs_, path));
+  if (shards.kind != "tar") return RefuseKind(path, shards.kind);
+  for (const std::string& name : shards.names) tars.push_back(JoinPath(path, name));
   if (!tars.empty()) return AddTars(tars);
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildFolderIndex(fs_, path, options_, ctx_));
   list_.classes = built.classes;
@@ -74,6 +85,7 @@ Status SourceLister::AddFolder(const std::string& path) {
 // Tars are scanned, in the manifest's order; an index of plain files is used as it is.
 Status SourceLister::AddDataset(const std::string& path, const Manifest& manifest) {
   HR_ASSIGN_OR_RETURN(std::string base, manifest.DataFolder(path));
+  if (manifest.kind == "mds" || manifest.kind == "tfrecord") return RefuseKind(path, manifest.kind);
   list_.classes = manifest.classes;
   std::vector<std::string> tars;
   for (const ManifestShard& shard : manifest.shards) {

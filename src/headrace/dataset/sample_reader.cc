@@ -3,6 +3,7 @@
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
+#include "headrace/dataset/array_form.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/dataset/open_dataset.h"
 
@@ -16,6 +17,12 @@ uint64_t NowNs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                    std::chrono::steady_clock::now().time_since_epoch())
                                    .count());
+}
+
+// Bytes that readers get of a field. An index checks its array forms.
+uint64_t PresentedBytes(const IndexField& field) {
+  ArrayForm form;
+  return field.is_array && ArrayForm::Parse(field.value, &form) ? NpyBytes(form) : field.length;
 }
 
 class OpenSampleReader : public SampleReader {
@@ -33,10 +40,12 @@ class OpenSampleReader : public SampleReader {
   uint64_t memory_bytes() const override;
 
  private:
-  // A field that is to be read: its place in entries_ and where its bytes go.
+  // A field that is to be read: its place in entries_, where its stored bytes go, and for an array
+  // where the .npy goes.
   struct Pick {
     uint32_t entry = 0;
     uint64_t buffer_offset = 0;
+    uint64_t array_offset = 0;
   };
   // A stretch of the shard that one read gets.
   struct Run {
@@ -45,11 +54,20 @@ class OpenSampleReader : public SampleReader {
 
   Status LocateSample(uint64_t sample_id);
   void PickFields(std::span<const FieldId> wanted);
-  Status ReadTar(const Context& ctx);
+  Status ReadRanges(const Context& ctx);
+  Status ReadRecord(const Context& ctx);
+  // True when the picked fields' own checksums do not cover them and the record's must.
+  bool NeedsRecord() const;
   Status ReadFiles(const Context& ctx);
   Status ReadOneFile(uint32_t entry, MutableBytes out, bool has_spare_byte);
+  Status ReadRangeField(uint32_t entry, MutableBytes out, const Context& ctx);
   void PlanRuns();
+  Status ReadRuns(const Context& ctx);
+  // Makes .npy arrays of the picked fields that are arrays; their bytes lie in buffer_.
+  Status MakeArrays();
+  Status MakeArray(uint32_t entry, Bytes stored, MutableBytes out) const;
   Status Reserve(uint64_t bytes);
+  Status NoMemory(uint64_t bytes) const;
   Status CheckRange(const FieldEntry& entry) const;
   // `computed` gets the checksum when there was reason to compute it.
   Status CheckBytes(uint32_t entry, Bytes bytes, std::optional<uint32_t>* computed);
@@ -81,6 +99,8 @@ class OpenSampleReader : public SampleReader {
   std::vector<FieldView> views_;
   std::string path_;  // of a field's own file
   AlignedBuffer buffer_;
+  AlignedBuffer arrays_;
+  bool record_in_buffer_ = false;  // of the located sample, checked, at the buffer's start
   Cost cost_;
 };
 
@@ -100,7 +120,7 @@ Location OpenSampleReader::Where(const FieldEntry& entry) const {
                     .field = dataset_->fields()[entry.field]};
   if (entry.in_index) return location;
   location.offset = entry.offset;
-  if (state_->index->kind() == ShardKind::kTar) return location;
+  if (state_->index->kind() != ShardKind::kFiles) return location;
   for (size_t i = 0; i < entries_.size(); ++i)
     if (entries_[i].field == entry.field)
       location.file = JoinPath(dataset_->data_folder(), sample_.fields[i].value);
@@ -121,6 +141,7 @@ Status OpenSampleReader::LocateSample(uint64_t sample_id) {
   sample_.key = {};
   entries_.clear();
   views_.clear();
+  record_in_buffer_ = false;
   HR_ASSIGN_OR_RETURN(state_, dataset_->State(shard_));
   HR_RETURN_IF_ERROR(Place(
       state_->index->Get(sample_id - dataset_->first_sample(shard_), &sample_, &first_ordinal_),
@@ -131,9 +152,10 @@ Status OpenSampleReader::LocateSample(uint64_t sample_id) {
     FieldEntry& entry = entries_.emplace_back();
     entry.field = state_->field_ids[field.name];
     entry.offset = field.offset;
-    entry.length = field.length;
+    entry.length = PresentedBytes(field);
     entry.crc32c = field.crc32c;
     entry.in_index = field.in_index;
+    entry.in_record = state_->index->kind() == ShardKind::kRecords && !field.in_index;
     if (entry.crc32c || !options_.learn_checksums) continue;
     if (!learned_) learned_ = dataset_->Learned(shard_, *state_);
     entry.crc32c = learned_->Load(first_ordinal_ + i);
@@ -178,33 +200,67 @@ Result<SampleView> OpenSampleReader::Read(uint64_t sample_id, std::span<const Fi
   cost_ = {};
   HR_RETURN_IF_ERROR(LocateSample(sample_id));
   PickFields(wanted);
-  bool is_tar = state_->index->kind() == ShardKind::kTar;
-  HR_RETURN_IF_ERROR(is_tar ? ReadTar(ctx) : ReadFiles(ctx));
+  if (state_->index->kind() == ShardKind::kFiles) {
+    HR_RETURN_IF_ERROR(ReadFiles(ctx));
+  } else {
+    HR_RETURN_IF_ERROR(NeedsRecord() ? ReadRecord(ctx) : ReadRanges(ctx));
+    HR_RETURN_IF_ERROR(MakeArrays());
+  }
   for (const Pick& pick : picks_) {
     const FieldEntry& entry = entries_[pick.entry];
-    Bytes bytes = entry.in_index ? AsBytes(sample_.fields[pick.entry].value)
-                                 : Bytes(buffer_.data() + pick.buffer_offset, entry.length);
+    const IndexField& field = sample_.fields[pick.entry];
+    Bytes stored = entry.in_index ? AsBytes(field.value)
+                                  : Bytes(buffer_.data() + pick.buffer_offset, field.length);
     FieldView& view = views_.emplace_back();
     view.field = entry.field;
-    view.data = bytes;
-    HR_RETURN_IF_ERROR(CheckBytes(pick.entry, bytes, &view.crc32c));
+    view.data = field.is_array ? Bytes(arrays_.data() + pick.array_offset, entry.length) : stored;
+    HR_RETURN_IF_ERROR(CheckBytes(pick.entry, stored, &view.crc32c));
+    if (field.is_array) view.crc32c.reset();
     view.seek_points = SeekPointsOf(pick.entry);
   }
   return View();
 }
 
+bool OpenSampleReader::NeedsRecord() const {
+  if (!options_.verify_checksums || state_->index->kind() != ShardKind::kRecords) return false;
+  return options_.whole_records || std::any_of(picks_.begin(), picks_.end(), [&](const Pick& pick) {
+           const FieldEntry& entry = entries_[pick.entry];
+           return entry.in_record && !entry.crc32c;
+         });
+}
+
+// That the stored bytes of a field lie in the shard, and inside its sample's record.
 Status OpenSampleReader::CheckRange(const FieldEntry& entry) const {
-  uint64_t size = state_->index->identity().size_bytes;
-  if (entry.offset <= size && entry.length <= size - entry.offset) return OkStatus();
-  uint32_t number = static_cast<uint32_t>(&entry - entries_.data());
+  const uint32_t number = static_cast<uint32_t>(&entry - entries_.data());
+  const IndexField& field = sample_.fields[number];
+  uint64_t begin = 0, end = state_->index->identity().size_bytes;
+  if (state_->index->kind() == ShardKind::kRecords) {
+    const RecordRange& record = sample_.record;
+    if (record.length <= end && record.offset <= end - record.length) {
+      begin = record.offset;
+      end = begin + record.length;
+    } else {
+      end = 0;
+    }
+  }
+  ArrayForm form;
+  bool fits = field.offset >= begin && field.offset <= end && field.length <= end - field.offset;
+  if (field.is_array && ArrayForm::Parse(field.value, &form))
+    fits = fits && (form.element == ElementType::kVarint64 ? form.num_elements() <= field.length
+                                                           : form.StoredBytes() == field.length);
+  if (fits) return OkStatus();
   return Fault(Code::kDataLoss, number,
-               fmt::format("index {} names {} bytes at offset {} of a shard of {} bytes: it is "
-                           "damaged. Make it again with `headrace index`",
-                           state_->index->name(), entry.length, entry.offset, size));
+               fmt::format("index {} names {} bytes at offset {} of a shard of {} bytes, which do "
+                           "not fit there: it is damaged. Make it again with `headrace index`",
+                           state_->index->name(), field.length, field.offset,
+                           state_->index->identity().size_bytes));
 }
 
 Status OpenSampleReader::Reserve(uint64_t bytes) {
-  if (buffer_.Reserve(bytes)) return OkStatus();
+  return buffer_.Reserve(bytes) ? OkStatus() : NoMemory(bytes);
+}
+
+Status OpenSampleReader::NoMemory(uint64_t bytes) const {
   return Fault(Code::kResourceExhausted, UINT32_MAX,
                fmt::format("no memory for the {} bytes of the sample; raise the process's memory "
                            "limit, or ask for fewer fields",
@@ -221,7 +277,7 @@ void OpenSampleReader::PlanRuns() {
   });
   runs_.clear();
   for (uint32_t i : by_offset_) {
-    const FieldEntry& entry = entries_[picks_[i].entry];
+    const IndexField& entry = sample_.fields[picks_[i].entry];
     uint64_t end = entry.offset + entry.length;
     if (runs_.empty() || entry.offset > runs_.back().end + kMaxGapBytes) {
       constexpr uint64_t kAlign = AlignedBuffer::kAlignment;
@@ -235,22 +291,81 @@ void OpenSampleReader::PlanRuns() {
   }
 }
 
-Status OpenSampleReader::ReadTar(const Context& ctx) {
+Status OpenSampleReader::ReadRanges(const Context& ctx) {
   for (const Pick& pick : picks_)
     if (!entries_[pick.entry].in_index) HR_RETURN_IF_ERROR(CheckRange(entries_[pick.entry]));
   PlanRuns();
-  if (runs_.empty()) return OkStatus();
+  return runs_.empty() ? OkStatus() : ReadRuns(ctx);
+}
+
+// Reads the sample's record whole and holds it against the checksum it has in its shard.
+Status OpenSampleReader::ReadRecord(const Context& ctx) {
+  for (const FieldEntry& entry : entries_)
+    if (!entry.in_index) HR_RETURN_IF_ERROR(CheckRange(entry));
+  const RecordRange& record = sample_.record;
+  by_offset_.clear();
+  runs_.clear();
+  runs_.push_back({record.offset, record.offset + record.length, 0});
+  for (Pick& pick : picks_) pick.buffer_offset = sample_.fields[pick.entry].offset - record.offset;
+  HR_RETURN_IF_ERROR(ReadRuns(ctx));
+  uint64_t start = NowNs();
+  const uint32_t found = Crc32c(Bytes(buffer_.data(), record.length));
+  cost_.checksum_ns += NowNs() - start;
+  record_in_buffer_ = found == record.crc32c;
+  if (record_in_buffer_) return OkStatus();
+  return Place(
+      Error(Code::kDataLoss,
+            "wrong checksum: the record of {} bytes has CRC32C {:08x}, it says {:08x} itself. The "
+            "data changed or is damaged: get a good copy of it",
+            record.length, found, record.crc32c)
+          .At({.file = {}, .offset = record.offset, .key = {}, .field = {}}),
+      UINT32_MAX);
+}
+
+Status OpenSampleReader::ReadRuns(const Context& ctx) {
+  const uint32_t entry = by_offset_.empty() ? UINT32_MAX : picks_[by_offset_[0]].entry;
   uint64_t start = NowNs();
   auto file = dataset_->File(shard_);
   if (!file.ok()) return Place(std::move(file).status(), UINT32_MAX);
   HR_RETURN_IF_ERROR(Reserve(runs_.back().buffer_offset + runs_.back().end - runs_.back().begin));
   for (const Run& run : runs_) {
     MutableBytes out(buffer_.data() + run.buffer_offset, run.end - run.begin);
-    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(run.begin, out, ctx), picks_[by_offset_[0]].entry));
+    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(run.begin, out, ctx), entry));
     cost_.bytes += out.size();
   }
   cost_.read_ns += NowNs() - start;
   return OkStatus();
+}
+
+Status OpenSampleReader::MakeArrays() {
+  constexpr uint64_t kAlign = AlignedBuffer::kAlignment;
+  uint64_t total = 0;
+  for (Pick& pick : picks_) {
+    if (!sample_.fields[pick.entry].is_array) continue;
+    pick.array_offset = total;
+    total += (entries_[pick.entry].length + kAlign - 1) / kAlign * kAlign;
+  }
+  if (total == 0) return OkStatus();
+  if (!arrays_.Reserve(total)) return NoMemory(total);
+  for (const Pick& pick : picks_) {
+    const IndexField& field = sample_.fields[pick.entry];
+    if (!field.is_array) continue;
+    HR_RETURN_IF_ERROR(
+        MakeArray(pick.entry, Bytes(buffer_.data() + pick.buffer_offset, field.length),
+                  MutableBytes(arrays_.data() + pick.array_offset, entries_[pick.entry].length)));
+  }
+  return OkStatus();
+}
+
+// Damage of the bytes is told by the checksum where there is one, else by their form.
+Status OpenSampleReader::MakeArray(uint32_t number, Bytes stored, MutableBytes out) const {
+  ArrayForm form;
+  const bool known = ArrayForm::Parse(sample_.fields[number].value, &form);
+  Status made = known ? WriteNpy(form, stored, out) : Status(Code::kInternal, "no array form");
+  if (made.ok() || !options_.verify_checksums || !entries_[number].crc32c) {
+    return Place(std::move(made), number);
+  }
+  return OkStatus();  // CheckBytes says more
 }
 
 Status OpenSampleReader::ReadFiles(const Context& ctx) {
@@ -349,16 +464,12 @@ Status OpenSampleReader::ReadField(const FieldEntry& entry, MutableBytes out, co
                  "expected {}, got room for {}",
                  entry.length, out.size());
   uint32_t number = static_cast<uint32_t>(known - entries_.begin());
+  if (state_->index->kind() != ShardKind::kFiles && !known->in_index)
+    return ReadRangeField(number, out, ctx);
   uint64_t start = NowNs();
   if (known->in_index) {
     std::string_view value = sample_.fields[number].value;
     std::copy(value.begin(), value.end(), reinterpret_cast<char*>(out.data()));
-  } else if (state_->index->kind() == ShardKind::kTar) {
-    HR_RETURN_IF_ERROR(CheckRange(*known));
-    auto file = dataset_->File(shard_);
-    if (!file.ok()) return Place(std::move(file).status(), number);
-    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(known->offset, out, ctx), number));
-    cost_.bytes += out.size();
   } else {
     HR_RETURN_IF_ERROR(Place(ctx.Check(), number));
     HR_RETURN_IF_ERROR(ReadOneFile(number, out, false));
@@ -368,8 +479,39 @@ Status OpenSampleReader::ReadField(const FieldEntry& entry, MutableBytes out, co
   return CheckBytes(number, out, &unused);
 }
 
+// Reads a field that is a range of the shard. An array, or what only its record's checksum covers,
+// goes through the buffer.
+Status OpenSampleReader::ReadRangeField(uint32_t number, MutableBytes out, const Context& ctx) {
+  const FieldEntry& entry = entries_[number];
+  const IndexField& field = sample_.fields[number];
+  picks_.assign(1, {number});
+  std::optional<uint32_t> unused;
+  if (!NeedsRecord() && !field.is_array) {
+    HR_RETURN_IF_ERROR(CheckRange(entry));
+    uint64_t start = NowNs();
+    auto file = dataset_->File(shard_);
+    if (!file.ok()) return Place(std::move(file).status(), number);
+    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(entry.offset, out, ctx), number));
+    cost_.bytes += out.size();
+    cost_.read_ns += NowNs() - start;
+    return CheckBytes(number, out, &unused);
+  }
+  uint64_t at = field.offset - sample_.record.offset;
+  if (!record_in_buffer_) {
+    HR_RETURN_IF_ERROR(NeedsRecord() ? ReadRecord(ctx) : ReadRanges(ctx));
+    at = picks_[0].buffer_offset;
+  }
+  Bytes stored(buffer_.data() + at, field.length);
+  if (field.is_array) {
+    HR_RETURN_IF_ERROR(MakeArray(number, stored, out));
+  } else {
+    std::copy(stored.begin(), stored.end(), out.begin());
+  }
+  return CheckBytes(number, stored, &unused);
+}
+
 uint64_t OpenSampleReader::memory_bytes() const {
-  return buffer_.capacity() + sample_.fields.capacity() * sizeof(IndexField) +
+  return buffer_.capacity() + arrays_.capacity() + sample_.fields.capacity() * sizeof(IndexField) +
          entries_.capacity() * sizeof(FieldEntry) + picks_.capacity() * sizeof(Pick) +
          by_offset_.capacity() * sizeof(uint32_t) + runs_.capacity() * sizeof(Run) +
          views_.capacity() * sizeof(FieldView) + path_.capacity();

@@ -158,7 +158,7 @@ TEST(SeekPoints, IndexOfAFolderKeepsThemAndTheVersion) {
   EXPECT_EQ(report->manifest.ComputeVersion(), in_place);
   EXPECT_EQ(Dataset::Open(&fs, "/f", {}).value()->version(), in_place);
   ExpectSeekPoints(&fs, "/f", 8);
-  auto verified = Verify(&fs, Dataset::Open(&fs, "/f", {}).value(), {}, Context());
+  auto verified = Verify(Dataset::Open(&fs, "/f", {}).value(), {}, Context());
   EXPECT_EQ(verified->num_faults, 0u);
   EXPECT_EQ(verified->shards[0].unverified, 0u);
 }
@@ -340,7 +340,7 @@ TEST(SeekPoints, DamagedOnesCountAsNone) {
   ASSERT_TRUE(view.ok()) << view.status().ToString();
   EXPECT_TRUE(view->fields[0].seek_points.empty());
   EXPECT_EQ(AsText(view->fields[0].data), MixedSamples()[2].second);
-  auto verified = Verify(&fs, dataset, {}, Context());
+  auto verified = Verify(dataset, {}, Context());
   EXPECT_GT(verified->num_faults, 0u);
 }
 
@@ -382,7 +382,7 @@ TEST(PackJpeg, SequentialMakesProgressiveFilesSeekable) {
                   codec::ReferenceDecode(member->second, false).data);
     }
   }
-  auto verified = Verify(&fs, dataset, {}, Context());
+  auto verified = Verify(dataset, {}, Context());
   EXPECT_EQ(verified->num_faults, 0u);
 }
 
@@ -425,7 +425,7 @@ TEST(VerifyPixels, ComparesWhatHasSeekPoints) {
   ASSERT_TRUE(IndexWith(&fs, "/f", 8).ok());
   VerifyOptions options;
   options.pixels = true;
-  auto report = Verify(&fs, Dataset::Open(&fs, "/f", {}).value(), options, Context());
+  auto report = Verify(Dataset::Open(&fs, "/f", {}).value(), options, Context());
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   const PixelTally& pixels = report->shards[0].pixels;
   EXPECT_EQ(pixels.images[static_cast<size_t>(SeekRefusal::kNone)], 2u);
@@ -475,7 +475,7 @@ TEST(VerifyPixels, WrongRecordsAreNotUsed) {
     Put(&fs, "/t/0.tar.hridx", builder.Finish(identity).value());
     VerifyOptions options;
     options.pixels = true;
-    auto report = Verify(&fs, Dataset::Open(&fs, "/t", {}).value(), options, Context());
+    auto report = Verify(Dataset::Open(&fs, "/t", {}).value(), options, Context());
     ASSERT_TRUE(report.ok()) << report.status().ToString();
     EXPECT_EQ(report->shards[0].pixels.different, 0u);
     EXPECT_EQ(report->num_faults, 0u);

@@ -40,7 +40,7 @@ class TarIndexer {
 
   Status ReadData() {
     HR_ASSIGN_OR_RETURN(IndexWithData data,
-                        AddDataOfTar(std::move(built_.bytes), file_, options_, ctx_));
+                        AddDataOfShard(std::move(built_.bytes), file_, options_, ctx_));
     built_.bytes = std::move(data.bytes);
     if (options_.checksums) built_.shard_crc32c = data.shard_crc32c;
     return OkStatus();

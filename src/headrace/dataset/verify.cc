@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "headrace/base/crc32c.h"
 #include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
 #include "headrace/codec/pixel_check.h"
@@ -46,13 +45,15 @@ std::vector<Piece> CutIntoPieces(const Dataset& dataset) {
 // Verifies one piece at a time. One a thread.
 class PieceVerifier {
  public:
-  PieceVerifier(FileSystem* fs, std::shared_ptr<const Dataset> dataset,
-                const VerifyOptions& options, const Context& ctx)
-      : fs_(fs),
-        dataset_(std::move(dataset)),
+  PieceVerifier(std::shared_ptr<const Dataset> dataset, const VerifyOptions& options,
+                const Context& ctx)
+      : dataset_(std::move(dataset)),
         options_(options),
         ctx_(ctx),
-        reader_(SampleReader::Create(dataset_, {true, options.learn, options.pixels})) {}
+        reader_(SampleReader::Create(dataset_, {.verify_checksums = true,
+                                                .learn_checksums = options.learn,
+                                                .seek_points = options.pixels,
+                                                .whole_records = true})) {}
 
   Status Run(const Piece& piece);
   // After all pieces of an undamaged shard: finds damage between its fields.
@@ -70,9 +71,7 @@ class PieceVerifier {
   void Count(const SampleView& view, std::span<const FieldEntry> before);
   Status CheckPixels(const SampleView& view);
   Status CheckPixelsOf(const SampleView& view, const FieldView& field);
-  Status CheckWholeFile(const ManifestShard& shard);
 
-  FileSystem* fs_;
   std::shared_ptr<const Dataset> dataset_;
   const VerifyOptions& options_;
   const Context& ctx_;
@@ -119,9 +118,7 @@ Status PieceVerifier::OpenShard(const Piece& piece, bool* usable) {
 }
 
 Status PieceVerifier::CheckAround(size_t shard) {
-  const ManifestShard& entry = dataset_->manifest().shards[shard];
-  if (!entry.crc32c || dataset_->kind() != "tar") return OkStatus();
-  return Note(CheckWholeFile(entry));
+  return Note(dataset_->CheckWholeShard(shard, ctx_));
 }
 
 Status PieceVerifier::CheckSample(uint64_t sample) {
@@ -131,7 +128,10 @@ Status PieceVerifier::CheckSample(uint64_t sample) {
   auto read = reader_->Read(sample, {}, ctx_);
   if (!read.ok()) {
     if (EndsRun(read.status().code())) return std::move(read).status();
-    return CheckFieldByField(sample);
+    // A damaged record is no better field by field.
+    bool in_record = std::any_of(entries_.begin(), entries_.end(),
+                                 [](const FieldEntry& entry) { return entry.in_record; });
+    return in_record ? Note(std::move(read).status()) : CheckFieldByField(sample);
   }
   Count(*read, entries_);
   return CheckPixels(*read);
@@ -157,7 +157,7 @@ void PieceVerifier::Count(const SampleView& view, std::span<const FieldEntry> be
     if (options_.progress) options_.progress->bytes.fetch_add(field.data.size());
   }
   for (const FieldEntry& entry : before) {
-    if (entry.in_index || entry.crc32c) {
+    if (entry.has_checksum()) {
       ++verdict.checked;
     } else if (options_.learn) {
       ++verdict.learned;
@@ -200,34 +200,11 @@ Status PieceVerifier::CheckPixelsOf(const SampleView& view, const FieldView& fie
                   .At(reader_->Where(*entry)));
 }
 
-// Finds damage between the fields: headers, padding, the end.
-Status PieceVerifier::CheckWholeFile(const ManifestShard& shard) {
-  HR_ASSIGN_OR_RETURN(std::string folder, dataset_->manifest().DataFolder(dataset_->path()));
-  HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(JoinPath(folder, shard.name)));
-  constexpr size_t kPart = size_t{1} << 20;
-  AlignedBuffer buffer;
-  if (!buffer.Reserve(kPart)) return Status(Code::kResourceExhausted, "no memory for a buffer");
-  uint32_t crc = 0;
-  for (uint64_t offset = 0; offset < file->size(); offset += kPart) {
-    HR_RETURN_IF_ERROR(ctx_.Check());
-    MutableBytes part(buffer.data(), std::min<uint64_t>(kPart, file->size() - offset));
-    HR_RETURN_IF_ERROR(file->ReadAt(offset, part, ctx_));
-    crc = Crc32c(part, crc);
-  }
-  if (crc == *shard.crc32c) return OkStatus();
-  return Error(Code::kDataLoss,
-               "the fields are right, but the file around them has CRC32C {:08x}, expected {:08x}: "
-               "tar headers are damaged; get a good copy of it",
-               crc, *shard.crc32c)
-      .At({.file = shard.name, .offset = {}, .key = {}, .field = {}});
-}
-
 class VerifyRun {
  public:
-  VerifyRun(FileSystem* fs, std::shared_ptr<const Dataset> dataset, const VerifyOptions& options,
+  VerifyRun(std::shared_ptr<const Dataset> dataset, const VerifyOptions& options,
             const Context& ctx)
-      : fs_(fs),
-        dataset_(std::move(dataset)),
+      : dataset_(std::move(dataset)),
         options_(options),
         ctx_(ctx),
         pieces_(CutIntoPieces(*dataset_)),
@@ -254,7 +231,7 @@ class VerifyRun {
 
  private:
   Status CheckPieces() {
-    PieceVerifier verifier(fs_, dataset_, options_, ctx_);
+    PieceVerifier verifier(dataset_, options_, ctx_);
     while (auto number = crew_.Take()) {
       const size_t shard = pieces_[*number].shard;
       HR_RETURN_IF_ERROR(verifier.Run(pieces_[*number]));
@@ -295,7 +272,6 @@ class VerifyRun {
     }
   }
 
-  FileSystem* fs_;
   std::shared_ptr<const Dataset> dataset_;
   const VerifyOptions& options_;
   const Context& ctx_;
@@ -328,9 +304,9 @@ void ShardVerdict::Add(const ShardVerdict& other) {
   pixels.Add(other.pixels);
 }
 
-Result<VerifyReport> Verify(FileSystem* fs, std::shared_ptr<const Dataset> dataset,
-                            const VerifyOptions& options, const Context& ctx) {
-  return VerifyRun(fs, std::move(dataset), options, ctx).Run();
+Result<VerifyReport> Verify(std::shared_ptr<const Dataset> dataset, const VerifyOptions& options,
+                            const Context& ctx) {
+  return VerifyRun(std::move(dataset), options, ctx).Run();
 }
 
 }  // namespace headrace::dataset

@@ -64,7 +64,7 @@ struct VerifyReport {
 
 // Verifies `dataset`. Damage is in the report and no failure; a fault of the machine is one:
 // kPermissionDenied, kResourceExhausted, kCancelled.
-Result<VerifyReport> Verify(FileSystem* fs, std::shared_ptr<const Dataset> dataset,
-                            const VerifyOptions& options, const Context& ctx);
+Result<VerifyReport> Verify(std::shared_ptr<const Dataset> dataset, const VerifyOptions& options,
+                            const Context& ctx);
 
 }  // namespace headrace::dataset

@@ -30,7 +30,7 @@ class VerifyTest : public testing::Test {
   Result<VerifyReport> Run(const VerifyOptions& options = {}, const Context& ctx = {}) {
     auto dataset = Dataset::Open(&files_, "/set", {});
     if (!dataset.ok()) return std::move(dataset).status();
-    return Verify(&files_, *dataset, options, ctx);
+    return Verify(*dataset, options, ctx);
   }
 
   // The offset of field "txt" of the sample with this number, and its key.

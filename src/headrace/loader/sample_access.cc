@@ -8,9 +8,7 @@ namespace headrace::loader {
 
 Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(
     const std::string& url, const std::map<std::string, std::string>& storage,
-    uint32_t max_open_files, bool verify_checksums) {
-  dataset::OpenOptions options;
-  options.max_open_files = max_open_files;
+    const dataset::OpenOptions& options, bool verify_checksums) {
   HR_ASSIGN_OR_RETURN(object::UrlSettings settings, object::ReadUrlSettings(storage));
   HR_ASSIGN_OR_RETURN(object::Place place, object::LocateUrl(url, settings));
   HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(place.fs, place.path, options));

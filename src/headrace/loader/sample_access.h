@@ -25,7 +25,7 @@ class SampleAccess {
   // object::ReadUrlSettings takes them. Fails as that and Dataset::Open.
   static Result<std::unique_ptr<SampleAccess>> Open(
       const std::string& url, const std::map<std::string, std::string>& storage,
-      uint32_t max_open_files, bool verify_checksums);
+      const dataset::OpenOptions& options, bool verify_checksums);
   SampleAccess(std::shared_ptr<const dataset::Dataset> dataset, bool verify_checksums);
   ~SampleAccess();
 

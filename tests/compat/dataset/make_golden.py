@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes index_v1.hridx, index_seek_v1.hridx and manifest_v1.json from the format pages alone.
+"""Writes index_v1.hridx, index_seek_v1.hridx, index_v2.hridx and manifest_v1.json from the pages.
 
 It shares no code with the program: docs/formats/index.md and docs/formats/manifest.md are its
 source. The C++ tests read the files, and write them again byte for byte. Files of version 1 never
@@ -35,33 +35,43 @@ def zigzag(delta):
     return (delta << 1) ^ (-1 if delta < 0 else 0)
 
 
-def index(names, samples, identity, seek_points=None):
+def index(names, samples, identity, seek_points=None, kind=1):
     """samples: (key, [(name, offset, length, crc32c or None) or (name, value bytes)]).
 
-    seek_points: the record of each field of all samples, or None.
+    A range that is an array has a fifth element, its form; with kind 3 a sample has a third, the
+    offset, length and CRC32C of its record. seek_points: the record of each field of all samples,
+    or None.
     """
-    records, offsets, ordinal, unchecked = b"", [], 0, 0
-    for key, fields in samples:
+    records, offsets, ordinal, unchecked, version = b"", [], 0, 0, 1 if kind < 3 else 2
+    for key, fields, *record in samples:
         offsets.append(len(records))
         records += varint(len(key)) + key + varint(ordinal) + varint(len(fields))
         end = 0
+        if kind == 3:
+            end, length, crc = record[0]
+            records += varint(end) + varint(length) + struct.pack("<I", crc)
         for field in fields:
             in_index = len(field) == 2
+            is_array = len(field) == 5
             crc = crc32c(field[1]) if in_index else field[3]
             records += varint(names.index(field[0]))
-            records += bytes([(1 if crc is not None else 0) | (2 if in_index else 0)])
+            flags = (1 if crc is not None else 0) | (2 if in_index else 0) | (4 if is_array else 0)
+            records += bytes([flags])
             if in_index:
                 records += varint(len(field[1])) + field[1]
             else:
                 records += varint(zigzag(field[1] - end)) + varint(field[2])
                 end = field[1] + field[2]
+            if is_array:
+                records += varint(len(field[4])) + field[4]
+                version = 2
             if crc is None:
                 unchecked += 1
             else:
                 records += struct.pack("<I", crc)
         ordinal += len(fields)
     offsets.append(len(records))
-    hashes = sorted((crc32c(key), i) for i, (key, _) in enumerate(samples))
+    hashes = sorted((crc32c(key), i) for i, (key, *_) in enumerate(samples))
     sections = [
         (1, struct.pack("<I", len(names)) + b"".join(struct.pack("<H", len(n)) + n for n in names)),
         (2, b"".join(struct.pack("<Q", o) for o in offsets)),
@@ -74,9 +84,9 @@ def index(names, samples, identity, seek_points=None):
         sections.append((5, b"".join(struct.pack("<Q", s) for s in starts)))
         sections.append((6, b"".join(seek_points)))
     body, table = b"", b""
-    for kind, data in sections:
+    for number, data in sections:
         body += b"\0" * (-len(body) % 8)
-        table += struct.pack("<IIQQ", kind, 1 if kind <= 4 else 0, 4096 + len(body), len(data))
+        table += struct.pack("<IIQQ", number, 1 if number <= 4 else 0, 4096 + len(body), len(data))
         body += data
     body += b"\0" * (-len(body) % 8)
     chunks = b"".join(
@@ -86,8 +96,8 @@ def index(names, samples, identity, seek_points=None):
         b"HRIDX\r\n\x1a"
         + struct.pack(
             "<IIQQQQQIIQII",
-            1,
-            1,
+            version,
+            kind,
             4096 + len(body) + len(chunks),
             len(samples),
             ordinal,
@@ -142,6 +152,23 @@ def main():
     seek_points = [b"a", b"", b"", b"bcd", b"", b""]
     (HERE / "index_seek_v1.hridx").write_bytes(
         index([b"jpg", b"cls", b"n"], samples, (8192, 1, 2), seek_points)
+    )
+
+    samples = [
+        (
+            b"x.tfrecord/%08d" % i,
+            [
+                (b"image", 12 + i * 1000 + 20, 900, 0xC0FFEE00 + i),
+                (b"label", 12 + i * 1000 + 950, 2, None, b"\x0c\x01\x01"),
+                (b"scattered", b"an array"),
+            ],
+            (12 + i * 1000, 984, 0xFEED0000 + i),
+        )
+        for i in range(100)
+    ]
+    samples.append((b"empty", [], (1 << 40, 0, 0)))
+    (HERE / "index_v2.hridx").write_bytes(
+        index([b"image", b"label", b"scattered"], samples, (1 << 41, 3, 4), kind=3)
     )
 
     m = {
