@@ -115,8 +115,14 @@ Result<ParsedBlockName> ParseBlockFileName(std::string_view name) {
   return parsed;
 }
 
+std::string FanOutName(uint32_t folder) { return fmt::format("{:02x}", folder); }
+
 std::string FanOutOf(const BlockId& id) {
-  return fmt::format("{:02x}", (id.object.high + id.number) & 0xff);
+  return FanOutName(static_cast<uint32_t>((id.object.high + id.number) % kFanOut));
+}
+
+std::string FanOutOf(const ObjectId& id) {
+  return FanOutName(static_cast<uint32_t>(id.high % kFanOut));
 }
 
 uint32_t BlockHeaderBytes(uint32_t length) {

@@ -66,8 +66,11 @@ struct ParsedBlockName {
 };
 // kInvalidArgument for a name that BlockFileName does not make.
 Result<ParsedBlockName> ParseBlockFileName(std::string_view name);
-// The folder a block lies in, one of 256: "00" to "ff".
+// The folder a block, or the descriptor of an object, lies in: one of kFanOut, "00" to "1f".
+inline constexpr uint32_t kFanOut = 32;
+std::string FanOutName(uint32_t folder);
 std::string FanOutOf(const BlockId& id);
+std::string FanOutOf(const ObjectId& id);
 
 // Size of the header of a block file; a multiple of kHeaderAlignment.
 uint32_t BlockHeaderBytes(uint32_t length);
