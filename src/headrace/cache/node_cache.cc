@@ -124,6 +124,13 @@ NodeCache::Use NodeCache::Begin(Side side, const Context& ctx) {
   return use;
 }
 
+NodeCache::Use NodeCache::Peek() {
+  Use use;
+  MutexLock lock(&mu_);
+  if (!reads_.suspended()) use.mounted = mounted_;
+  return use;
+}
+
 void NodeCache::Fail(Side side, const Status& why) {
   (side == Side::kRead ? counts_.read_failures : counts_.write_failures) += 1;
   bool first;
@@ -155,10 +162,7 @@ void NodeCache::End(const Use& use, Side side) {
 Status NodeCache::Read(const BlockId& id, uint32_t offset, MutableBytes out, const Context& ctx) {
   Use use = Begin(Side::kRead, ctx);
   if (!use) return Suspended(paths_.root());
-  Status status = FaultPoint("cache.read");
-  Result<std::unique_ptr<RandomAccessFile>> file = std::move(status);
-  if (file.status().ok()) file = fs_->OpenForRead(paths_.Block(id, BlockFileKind::kBlock));
-  status = file.ok() ? ReadPages(**file, id, offset, out, ctx) : file.status();
+  Status status = ReadBlock(id, offset, out, ctx);
   if (status.ok() || status.code() == Code::kNotFound || status.code() == Code::kDataLoss)
     End(use, Side::kRead);
   if (status.ok()) use.state()->Touch(id);
@@ -170,6 +174,13 @@ Status NodeCache::Read(const BlockId& id, uint32_t offset, MutableBytes out, con
   }
   Fail(Side::kRead, status);
   return Suspended(paths_.root());
+}
+
+Status NodeCache::ReadBlock(const BlockId& id, uint32_t offset, MutableBytes out,
+                            const Context& ctx) {
+  HR_RETURN_IF_ERROR(FaultPoint("cache.read"));
+  HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(paths_.Block(id, BlockFileKind::kBlock)));
+  return ReadPages(*file, id, offset, out, ctx);
 }
 
 // Whole pages are read and checked: those that `out` covers whole where they go, the others in a
@@ -221,11 +232,11 @@ Status NodeCache::ReadPages(const RandomAccessFile& file, const BlockId& id, uin
 }
 
 bool NodeCache::Contains(const BlockId& id) {
-  return Begin(Side::kRead, Context()) && fs_->Exists(paths_.Block(id, BlockFileKind::kBlock));
+  return Peek() && fs_->Exists(paths_.Block(id, BlockFileKind::kBlock));
 }
 
 bool NodeCache::Drop(const BlockId& id) {
-  Use use = Begin(Side::kRead, Context());
+  Use use = Peek();
   return use && DropFrom(use.state(), id);
 }
 
@@ -243,8 +254,14 @@ NodeCache::Claim::~Claim() {
 
 Result<std::unique_ptr<NodeCache::Claim>> NodeCache::ClaimBlock(const BlockId& id) {
   Use use = Begin(Side::kWrite, Context());
-  if (!use || BlockCost(id.length) > use.state()->limit_bytes()) {
+  if (!use) {
     counts_.refused_blocks += 1;
+    return Suspended(paths_.root());
+  }
+  uint64_t limit = use.state()->limit_bytes();
+  if (BlockCost(id.length) > limit) {
+    (void)Refuse(Error(Code::kResourceExhausted, "its limit of {} is less than a block of {}",
+                       FormatSize(limit), FormatSize(BlockCost(id.length))));
     return Suspended(paths_.root());
   }
   auto lock = LockBlock(id);
@@ -255,12 +272,12 @@ Result<std::unique_ptr<NodeCache::Claim>> NodeCache::ClaimBlock(const BlockId& i
     counts_.refused_blocks += 1;
     return Suspended(paths_.root());
   }
-  std::unique_ptr<Claim> claim(new Claim(this, id, *std::move(lock)));
+  std::unique_ptr<Claim> claim(new Claim(this, id, *std::move(lock), std::move(use)));
   if (fs_->Exists(paths_.Block(id, BlockFileKind::kBlock)))
     return Status(Code::kAlreadyExists, "the block is cached");
   // Left by a fetcher that was killed.
   if (fs_->Remove(paths_.Block(id, BlockFileKind::kTemporary)).ok())
-    use.state()->AddUsed(-static_cast<int64_t>(BlockCost(id.length)));
+    claim->use_.state()->AddUsed(-static_cast<int64_t>(BlockCost(id.length)));
   return claim;
 }
 
@@ -277,20 +294,15 @@ Result<std::unique_ptr<FileLock>> NodeCache::LockBlock(const BlockId& id) {
 
 Status NodeCache::Claim::Admit(const ObjectVersion& object, uint32_t block_bytes, Bytes data,
                                const ExpectedUse& use) {
-  return cache_->Admit(id_, object, block_bytes, data, use);
+  return cache_->Admit(use_, id_, object, block_bytes, data, use);
 }
 
 // 1. count the bytes, evicting for them, 2. write a temporary file, 3. rename it. No sync: a power
 // cut may lose or tear the block, and its checksums tell. Killed after 1, the bytes stay counted
 // until the next claim or count; killed after 2, the next claim of the block removes the temporary
 // file.
-Status NodeCache::Admit(const BlockId& id, const ObjectVersion& object, uint32_t block_bytes,
-                        Bytes data, const ExpectedUse& expected) {
-  Use use = Begin(Side::kWrite, Context());
-  if (!use) {
-    counts_.refused_blocks += 1;
-    return Suspended(paths_.root());
-  }
+Status NodeCache::Admit(const Use& use, const BlockId& id, const ObjectVersion& object,
+                        uint32_t block_bytes, Bytes data, const ExpectedUse& expected) {
   CacheState* state = use.state();
   uint64_t cost = BlockCost(id.length);
   Status status = Reserve(state, cost);
@@ -365,7 +377,9 @@ bool NodeCache::WasDescribed(const ObjectId& id) {
 
 // For people only: a failure here is nobody's trouble.
 void NodeCache::Describe(CacheState* state, const BlockId& id, const ObjectDescriptor& object) {
-  if (WasDescribed(id.object)) return;
+  // Looked for now and then: when its last block went, it went too.
+  constexpr uint64_t kLookEvery = 16;
+  if (WasDescribed(id.object) && id.number % kLookEvery != 0) return;
   std::string path = paths_.Descriptor(id.object);
   if (fs_->Exists(path)) return;
   // Of this block alone, which the caller has a claim on.
@@ -384,20 +398,20 @@ void NodeCache::Describe(CacheState* state, const BlockId& id, const ObjectDescr
 }
 
 void NodeCache::Touch(const BlockId& id) {
-  if (Use use = Begin(Side::kRead, Context())) use.state()->Touch(id);
+  if (Use use = Peek()) use.state()->Touch(id);
 }
 
 void NodeCache::SetUse(const BlockId& id, const ExpectedUse& expected) {
-  if (Use use = Begin(Side::kRead, Context())) use.state()->SetUse(id, expected);
+  if (Use use = Peek()) use.state()->SetUse(id, expected);
 }
 
 Tick NodeCache::Now() {
-  Use use = Begin(Side::kRead, Context());
+  Use use = Peek();
   return use ? use.state()->Now() : SteadyMs();
 }
 
 Result<NodeCache::PlanSlot> NodeCache::JoinPlans() {
-  Use use = Begin(Side::kWrite, Context());
+  Use use = Peek();
   if (!use) return Suspended(paths_.root());
   std::vector<PlanProgress> progress = use.state()->AllProgress();
   std::vector<uint32_t> plans;
@@ -417,17 +431,17 @@ Result<NodeCache::PlanSlot> NodeCache::JoinPlans() {
 }
 
 void NodeCache::SetProgress(const PlanSlot& slot, uint64_t position, uint64_t ns_per_position) {
-  if (Use use = Begin(Side::kRead, Context()))
+  if (Use use = Peek())
     use.state()->SetProgress(slot.plan, {position, use.state()->Now(), ns_per_position});
 }
 
 uint64_t NodeCache::used_bytes() {
-  Use use = Begin(Side::kRead, Context());
+  Use use = Peek();
   return use ? use.state()->used_bytes() : 0;
 }
 
 uint64_t NodeCache::limit_bytes() {
-  Use use = Begin(Side::kRead, Context());
+  Use use = Peek();
   return use ? use.state()->limit_bytes() : 0;
 }
 

@@ -50,6 +50,14 @@ struct NodeCacheCounters {
 };
 
 class NodeCache {
+  // The mounted cache for one call; null while it must not be tried.
+  struct Use {
+    std::shared_ptr<MountedCache> mounted;
+    bool probing = false;  // the disk was suspended: tell how it went
+    explicit operator bool() const { return mounted != nullptr; }
+    CacheState* state() const { return mounted->state.get(); }
+  };
+
  public:
   // Never fails for the sake of the disk: a directory that cannot be used now is tried again later.
   //   kInvalidArgument     no directory is named.
@@ -81,11 +89,12 @@ class NodeCache {
 
    private:
     friend class NodeCache;
-    Claim(NodeCache* cache, const BlockId& id, std::unique_ptr<FileLock> lock)
-        : cache_(cache), id_(id), lock_(std::move(lock)) {}
+    Claim(NodeCache* cache, const BlockId& id, std::unique_ptr<FileLock> lock, Use use)
+        : cache_(cache), id_(id), lock_(std::move(lock)), use_(std::move(use)) {}
     NodeCache* const cache_;  // not owned; outlives this
     const BlockId id_;
-    std::unique_ptr<FileLock> lock_;
+    const std::unique_ptr<FileLock> lock_;
+    const Use use_;  // of the claim: where the disk was on probation, admitting is the probe
   };
   //   kAlreadyExists       the block is here by now.
   //   kFailedPrecondition  another claim is held, in this process or another: ask again soon.
@@ -123,30 +132,25 @@ class NodeCache {
   NodeCache(FileSystem* fs, NodeCacheOptions options);
   enum class Side : uint8_t { kRead, kWrite };
 
-  // The mounted cache for one call; null while it must not be tried.
-  struct Use {
-    std::shared_ptr<MountedCache> mounted;
-    bool probing = false;  // the disk was suspended: tell how it went
-    explicit operator bool() const { return mounted != nullptr; }
-    CacheState* state() const { return mounted->state.get(); }
-  };
-
   uint64_t SteadyMs() const;
   Suspension& SuspensionOf(Side side) HR_REQUIRES(mu_);
   Use Begin(Side side, const Context& ctx) HR_EXCLUDES(mu_);
+  // For hints: never a probe.
+  Use Peek() HR_EXCLUDES(mu_);
   Status Mount(const Context& ctx) HR_EXCLUDES(mu_, mount_mu_);
   Result<std::unique_ptr<MountedCache>> OpenDirectory(bool create, const Context& ctx);
   void Fail(Side side, const Status& why) HR_EXCLUDES(mu_);
   void End(const Use& use, Side side) HR_EXCLUDES(mu_);
   void Warn(const std::string& line) const;
 
+  Status ReadBlock(const BlockId& id, uint32_t offset, MutableBytes out, const Context& ctx);
   Status ReadPages(const RandomAccessFile& file, const BlockId& id, uint32_t offset,
                    MutableBytes out, const Context& ctx);
   bool DropFrom(CacheState* state, const BlockId& id);
 
   Result<std::unique_ptr<FileLock>> LockBlock(const BlockId& id);
-  Status Admit(const BlockId& id, const ObjectVersion& object, uint32_t block_bytes, Bytes data,
-               const ExpectedUse& use);
+  Status Admit(const Use& use, const BlockId& id, const ObjectVersion& object, uint32_t block_bytes,
+               Bytes data, const ExpectedUse& expected);
   Status WriteBlock(const BlockId& id, Bytes data);
   Status Refuse(const Status& why) HR_EXCLUDES(mu_);
   void Describe(CacheState* state, const BlockId& id, const ObjectDescriptor& object)

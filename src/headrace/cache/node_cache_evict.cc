@@ -66,15 +66,17 @@ Result<uint64_t> NodeCache::Evict(CacheState* state, uint64_t bytes) {
 Result<uint64_t> NodeCache::EvictLocked(CacheState* state, uint64_t bytes) {
   uint64_t before = state->used_bytes();
   HR_ASSIGN_OR_RETURN(CacheContents contents, ListCache(fs_, paths_));
-  for (const BlockId& id : contents.unfinished)
+  uint64_t being_written = 0;
+  for (const BlockId& id : contents.unfinished) {
+    being_written += BlockCost(id.length);
     if (RemoveUnfinished(fs_, paths_, id)) state->AddUsed(Minus(BlockCost(id.length)));
-  // What is there is counted at least; what was removed by others in bulk is noticed. In between
-  // lie the bytes that are being written.
+  }
+  // What is there is counted at least; what others removed in bulk is noticed.
   uint64_t counted = std::max(before, state->used_bytes());
-  uint64_t slack = state->limit_bytes() / 16;
+  uint64_t slack = state->limit_bytes() / 16 + being_written + bytes;
   if (contents.bytes > counted)
     state->AddUsed(static_cast<int64_t>(contents.bytes - counted));
-  else if (counted - contents.bytes > slack + bytes)
+  else if (counted - contents.bytes > slack)
     state->AddUsed(Minus(counted - contents.bytes - slack));
 
   std::vector<PlanProgress> plans = state->AllProgress();
