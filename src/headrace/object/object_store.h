@@ -1,9 +1,10 @@
-// Objects by key: what a bucket, or a folder that stands for one, can do. Drivers are mem/, dir/, s3/
-// and https/; wrappers add retries, limits and timing. object/testing/conformance.h is the contract
-// as tests: each driver names its Abilities there, and an ability claimed is an ability tested.
+// Objects by key: what a bucket, or a folder that stands for one, can do. Drivers are mem/, dir/,
+// s3/ and https/; wrappers add retries, limits and timing. object/testing/conformance.h is the
+// contract as tests: each driver names its Abilities there, and an ability claimed is an ability
+// tested.
 //
-// Keys are any bytes (1 to 1,024 of them), compared as bytes; "a//b", "a/../b" and "/a" are keys like
-// others and never leave the store. All objects here are thread-safe.
+// Keys are any bytes (1 to 1,024 of them), compared as bytes; "a//b", "a/../b" and "/a" are keys
+// like others and never leave the store. All objects here are thread-safe.
 //
 // Failures of every call, besides those named there:
 //   kUnavailable        may work later: 5xx, 429, no connection, a body that was cut. Retried by
