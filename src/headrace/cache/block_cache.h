@@ -4,7 +4,7 @@
 // Whatever the disk does, a reader gets the right bytes or the origin's error.
 //
 // Thread-safe. All stores of a process share one. Not for use in a child forked after it was made:
-// make another one there (ForkLocal). docs/design/threads.md has its threads.
+// make another one there (ProcessCache). docs/design/threads.md has its threads.
 #pragma once
 
 #include <array>

@@ -2,11 +2,13 @@
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <unordered_map>
 #include <utility>
 
 #include "headrace/base/stage_timer.h"
 #include "headrace/base/text.h"
+#include "headrace/object/task_pool.h"
 
 namespace headrace::cache {
 
@@ -71,8 +73,8 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
   void StartKnown(Read read, const std::shared_ptr<const CachedObject>& object);
   void Ask(const std::string& key, const Context& ctx);
   void Answer(Read read, Result<ObjectInfo> result);
-  // Runs on a thread of the store.
-  bool Post(std::function<void()> task);
+  // Runs the task on a thread of the store; here when the store is being closed.
+  void Post(std::function<void()> task);
 
   const std::shared_ptr<ObjectStore> origin_;
   const std::shared_ptr<ProcessCache> cache_;
@@ -80,21 +82,21 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
   Mutex mu_;  // order: none is taken under it; no I/O
   std::unordered_map<std::string, Entry> known_ HR_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::vector<Read>> asking_ HR_GUARDED_BY(mu_);
-  std::unique_ptr<WorkQueue> queue_ HR_GUARDED_BY(mu_);  // made when it is first needed
+  std::atomic<object::TaskPool*> pool_{nullptr};  // not owned; null once the store is being closed
 
   friend struct HeadsHolder;
 };
 
+// The threads belong to the store and not to Heads, which may be let go last by one of them.
 struct CachingStore::HeadsHolder {
-  std::shared_ptr<Heads> heads;
-  // The threads are joined here and not by whoever lets go last, which may be one of them.
-  ~HeadsHolder() {
-    std::unique_ptr<WorkQueue> queue;
-    {
-      MutexLock lock(&heads->mu_);
-      queue = std::move(heads->queue_);
-    }
+  HeadsHolder(std::shared_ptr<Heads> h, uint32_t threads)
+      : pool("hr-cache-head", threads), heads(std::move(h)) {
+    heads->pool_ = &pool;
   }
+  ~HeadsHolder() { heads->pool_ = nullptr; }
+
+  object::TaskPool pool;  // runs what is queued before it ends
+  const std::shared_ptr<Heads> heads;
 };
 
 std::shared_ptr<const CachedObject> CachingStore::Heads::Learn(const std::string& key,
@@ -112,22 +114,16 @@ std::shared_ptr<const CachedObject> CachingStore::Heads::Learn(const std::string
   return object;
 }
 
-bool CachingStore::Heads::Post(std::function<void()> task) {
-  MutexLock lock(&mu_);
-  if (!queue_) {
-    auto queue = WorkQueue::Start("hr-cache-head", options_.head_threads);
-    if (!queue.ok()) return false;
-    queue_ = *std::move(queue);
-  }
-  queue_->Submit(WorkQueue::Urgency::kNow, std::move(task));
-  return true;
+void CachingStore::Heads::Post(std::function<void()> task) {
+  object::TaskPool* pool = pool_;
+  if (!pool) return task();
+  pool->Run(std::move(task));
 }
 
 void CachingStore::Heads::Answer(Read read, Result<ObjectInfo> result) {
   auto shared = std::make_shared<std::pair<GetDone, Result<ObjectInfo>>>(std::move(read.done),
                                                                          std::move(result));
-  auto tell = [shared] { shared->first(std::move(shared->second)); };
-  if (!Post(tell)) tell();  // no thread can be had: better here than never
+  Post([shared] { shared->first(std::move(shared->second)); });
 }
 
 void CachingStore::Heads::Start(Read read) {
@@ -147,8 +143,7 @@ void CachingStore::Heads::Start(Read read) {
   }
   if (object) return StartKnown(std::move(read), object);
   if (!first) return;
-  auto ask = [self = shared_from_this(), key, ctx] { self->Ask(key, ctx); };
-  if (!Post(ask)) ask();
+  Post([self = shared_from_this(), key, ctx] { self->Ask(key, ctx); });
 }
 
 // One Head for all who wait. `ctx` is that of the first; the others ask again when only its time is
@@ -234,14 +229,19 @@ class CachingStore::ForgettingUpload final : public object::Upload {
   const std::string key_;
 };
 
-Result<std::shared_ptr<ProcessCache>> MakeProcessCache(const BlockCacheOptions& options) {
-  HR_ASSIGN_OR_RETURN(auto first, BlockCache::Create(options));
-  auto mine = std::make_shared<std::unique_ptr<BlockCache>>(std::move(first));
-  auto cache = std::make_shared<ProcessCache>([options, mine, parent = ForkGeneration()]() mutable {
-    if (ForkGeneration() == parent) return std::move(*mine);
-    auto made = BlockCache::Create(options);
-    return made.ok() ? *std::move(made) : nullptr;
-  });
+Result<std::shared_ptr<ProcessCache>> ProcessCache::Create(const BlockCacheOptions& options) {
+  HR_ASSIGN_OR_RETURN(auto created, BlockCache::Create(options));
+  // For the first call, which is here; later ones are in children.
+  auto first = std::make_shared<std::unique_ptr<BlockCache>>(std::move(created));
+  std::shared_ptr<ProcessCache> cache(new ProcessCache([options, first, parent = ForkGeneration()] {
+    auto holder = std::make_unique<Holder>();
+    if (ForkGeneration() == parent) {
+      holder->cache = std::move(*first);
+    } else if (auto made = BlockCache::Create(options); made.ok()) {
+      holder->cache = *std::move(made);
+    }
+    return holder;
+  }));
   (void)cache->Get();
   return cache;
 }
@@ -262,7 +262,7 @@ CachingStore::CachingStore(std::shared_ptr<ObjectStore> origin, std::shared_ptr<
       options_(std::move(options)),
       heads_([this] {
         auto heads = std::make_shared<Heads>(origin_, cache_, options_);
-        return std::make_unique<HeadsHolder>(HeadsHolder{std::move(heads)});
+        return std::make_unique<HeadsHolder>(std::move(heads), options_.head_threads);
       }) {}
 CachingStore::~CachingStore() = default;
 

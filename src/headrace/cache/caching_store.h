@@ -5,21 +5,34 @@
 // Thread-safe. Works in a forked child, with a cache of the child's own, where the origin does.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headrace/cache/block_cache.h"
-#include "headrace/cache/fork_local.h"
 #include "headrace/object/object_store.h"
+#include "headrace/object/per_process.h"
 
 namespace headrace::cache {
 
-// The cache of a process, shared by its stores.
-using ProcessCache = ForkLocal<BlockCache>;
-// `options` are used again in forked children. Failures are those of BlockCache::Create here; in a
-// child a failure means reading from the origin.
-Result<std::shared_ptr<ProcessCache>> MakeProcessCache(const BlockCacheOptions& options);
+// The cache of a process, shared by its stores; a forked child makes its own. Thread-safe.
+class ProcessCache {
+ public:
+  // Failures are those of BlockCache::Create.
+  static Result<std::shared_ptr<ProcessCache>> Create(const BlockCacheOptions& options);
+  // Null in a child whose own could not be made.
+  BlockCache* Get() { return per_process_.Get().cache.get(); }
+
+ private:
+  struct Holder {
+    std::unique_ptr<BlockCache> cache;
+  };
+  explicit ProcessCache(std::function<std::unique_ptr<Holder>()> make)
+      : per_process_(std::move(make)) {}
+  object::PerProcess<Holder> per_process_;
+};
 
 struct CachingStoreOptions {
   // Tells stores apart whose buckets have the same name: "s3://bucket at endpoint". Without
@@ -29,7 +42,7 @@ struct CachingStoreOptions {
   // How long a Head is believed. Without a limit, a new version is seen after the old one is found
   // to be gone.
   uint64_t head_ttl_ms = UINT64_MAX;
-  int head_threads = 4;        // ask for objects that are read without a Head before
+  uint32_t head_threads = 4;   // ask for objects that are read without a Head before
   size_t max_heads = 1 << 16;  // remembered at once
 };
 
@@ -44,7 +57,7 @@ class CachingStore final : public object::ObjectStore {
   // The object as the cache knows it, for BlockCache::Prefetch. Failures as Head; kUnimplemented
   // when it has no etag, so that it cannot be cached.
   Result<std::shared_ptr<const CachedObject>> Find(const std::string& key, const Context& ctx);
-  // Null when the cache could not be made in this process.
+  // As ProcessCache::Get.
   BlockCache* cache() const { return cache_->Get(); }
 
   const std::string& name() const override { return origin_->name(); }
@@ -74,7 +87,7 @@ class CachingStore final : public object::ObjectStore {
   const std::shared_ptr<object::ObjectStore> origin_;
   const std::shared_ptr<ProcessCache> cache_;
   const CachingStoreOptions options_;
-  ForkLocal<HeadsHolder> heads_;
+  object::PerProcess<HeadsHolder> heads_;
 };
 
 }  // namespace headrace::cache

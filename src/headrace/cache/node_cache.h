@@ -4,7 +4,7 @@
 // why.
 //
 // Thread-safe; any number of processes may open the same directory. Calls block for the time of the
-// disk. Not for use in a child forked after it was made: make another one there (ForkLocal).
+// disk. Not for use in a child forked after it was made: make another one there (ProcessCache).
 #pragma once
 
 #include <array>
