@@ -254,7 +254,11 @@ void BlockCache::Release(const BlockId& id, const ExpectedUse& next) {
       counts_.unused_bytes += id.length;
     }
   }
-  if (node_ && node_->Contains(id)) node_->SetUse(id, next);
+  SetUse(id, next);
+}
+
+void BlockCache::SetUse(const BlockId& id, const ExpectedUse& use) {
+  if (node_ && node_->Contains(id)) node_->SetUse(id, use);
 }
 
 CacheCounters BlockCache::counters() const {

@@ -78,6 +78,8 @@ class BlockCache {
   // No reader will come for this block soon. Counts it as unused when it was fetched ahead and
   // never read.
   void Release(const BlockId& id, const ExpectedUse& next);
+  // Says when the block is needed, if it is on the disk.
+  void SetUse(const BlockId& id, const ExpectedUse& use);
 
   NodeCache* node() { return node_.get(); }  // null without a directory
   CacheCounters counters() const;

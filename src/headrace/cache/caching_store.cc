@@ -266,7 +266,7 @@ CachingStore::CachingStore(std::shared_ptr<ObjectStore> origin, std::shared_ptr<
       }) {}
 CachingStore::~CachingStore() = default;
 
-std::shared_ptr<CachingStore::Heads> CachingStore::heads() { return heads_.Get()->heads; }
+std::shared_ptr<CachingStore::Heads> CachingStore::heads() { return heads_.Get().heads; }
 
 Result<ObjectInfo> CachingStore::Head(const std::string& key, const Context& ctx) {
   if (auto known = heads()->Known(key)) return known->info;
