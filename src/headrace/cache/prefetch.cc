@@ -128,8 +128,13 @@ class PrefetcherImpl final : public Prefetcher {
     uint64_t last_use = 0;  // of all of them
   };
 
+  struct Turn {
+    bool may_ask = false;
+    uint64_t position = 0;
+  };
+
   void Run();
-  bool Wait(bool may_go_on, uint64_t* position);
+  bool Wait(Turn* turn);
   void Pull();
   void Plan(const PlannedRead& read, const std::shared_ptr<const CachedObject>& object);
   void Submit();
@@ -159,35 +164,35 @@ class PrefetcherImpl final : public Prefetcher {
 };
 
 void PrefetcherImpl::Run() {
-  uint64_t position = 0;
-  bool may_go_on = true;
-  while (Wait(may_go_on, &position)) {
-    PassPosition(position);
-    if (may_go_on && groups_.empty()) Pull();
-    if (may_go_on) Submit();
-    may_go_on = (!groups_.empty() || !plan_ended_) && ahead_bytes_ < AheadLimit();
+  Turn turn{.may_ask = true};
+  while (Wait(&turn)) {
+    PassPosition(turn.position);
+    if (turn.may_ask && groups_.empty()) Pull();
+    if (turn.may_ask) Submit();
+    turn.may_ask = (!groups_.empty() || !plan_ended_) && ahead_bytes_ < AheadLimit();
   }
 }
 
-// Waits until there is something to do: room for a request, or a reader that has moved. Returns
-// false at the end.
-bool PrefetcherImpl::Wait(bool may_go_on, uint64_t* position) {
+// Waits until there is something to do: room for a request, if one may be asked for, or a reader
+// that has moved. Returns false at the end.
+bool PrefetcherImpl::Wait(Turn* turn) {
   constexpr auto kPause = std::chrono::milliseconds(200);
   Progress& p = *progress_;
   MutexLock lock(&p.mu);
+  bool has_room = false;
   while (!p.stopping) {
-    if (p.paused && may_go_on) {
+    if (p.paused && turn->may_ask) {
       // Time for the cache to come round; the reader goes on without us.
       p.changed_cv.WaitFor(&p.mu, kPause);
       p.paused = false;
-      break;
     }
-    bool has_room =
+    has_room =
         p.in_flight_requests < p.limit.limit() && p.in_flight_bytes < options_.in_flight_bytes;
-    if ((may_go_on && has_room) || p.position > passed_) break;
+    if ((turn->may_ask && has_room) || p.position > passed_) break;
     p.changed_cv.Wait(&p.mu);
   }
-  *position = p.position;
+  turn->may_ask &= has_room;
+  turn->position = p.position;
   return !p.stopping;
 }
 
