@@ -65,6 +65,13 @@ Result<uint64_t> ReadMarker(FileSystem* fs, const CachePaths& paths) {
   return *words;
 }
 
+// A fault of the disk is not taken for an answer.
+Result<bool> HasMarker(FileSystem* fs, const CachePaths& paths) {
+  auto marker = fs->Stat(paths.Marker());
+  if (!marker.ok() && marker.status().code() != Code::kNotFound) return std::move(marker).status();
+  return marker.ok();
+}
+
 // Makes the folders and, last, the marker.
 Status MakeCache(FileSystem* fs, const CachePaths& paths, uint64_t limit_bytes) {
   for (uint32_t i = 0; i < kFanOut; ++i) {
@@ -123,6 +130,21 @@ Status TakePresence(FileSystem* fs, const CachePaths& paths, MountedCache* mount
     return OkStatus();
   }
   return Status(Code::kResourceExhausted, "too many processes use the cache");
+}
+
+// Files of a wrong size, as a power cut may leave them, are made anew when nobody uses them.
+Result<std::unique_ptr<CacheState>> OpenState(FileSystem* fs, const CachePaths& paths,
+                                              uint64_t use_words, bool alone,
+                                              const MountOptions& options) {
+  std::string counters = paths.State("counters"), uses = paths.State("uses");
+  auto state = CacheState::Open(fs, counters, uses, use_words, options.steady_ms);
+  if (state.ok() || state.status().code() != Code::kFailedPrecondition) return state;
+  if (!alone)
+    return Error(Code::kUnavailable, "{} is used by another version: {}", EscapeText(paths.root()),
+                 state.status().message());
+  (void)fs->Remove(counters);
+  (void)fs->Remove(uses);
+  return CacheState::Open(fs, counters, uses, use_words, options.steady_ms);
 }
 
 Status CountAnew(FileSystem* fs, const CachePaths& paths, CacheState* state) {
@@ -210,25 +232,22 @@ Result<CacheContents> ListCache(FileSystem* fs, const CachePaths& paths) {
 // with.
 Result<std::unique_ptr<MountedCache>> MountCache(FileSystem* fs, const CachePaths& paths,
                                                  const MountOptions& options, const Context& ctx) {
-  if (!fs->Exists(paths.Marker())) {
-    if (!options.create) return Error(Code::kNotFound, "{} is no cache", EscapeText(paths.root()));
-    HR_RETURN_IF_ERROR(CheckNothingElseIsThere(fs, paths));
-    HR_RETURN_IF_ERROR(fs->MakeDirectories(paths.State("")));
-  }
+  HR_ASSIGN_OR_RETURN(bool is_cache, HasMarker(fs, paths));
+  if (!is_cache && !options.create)
+    return Error(Code::kNotFound, "{} is no cache", EscapeText(paths.root()));
+  if (!is_cache) HR_RETURN_IF_ERROR(CheckNothingElseIsThere(fs, paths));
+  HR_RETURN_IF_ERROR(fs->MakeDirectories(paths.State("")));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<FileLock> opening, LockForOpening(fs, paths, ctx));
-  if (!fs->Exists(paths.Marker())) {
-    if (!options.create) return Error(Code::kNotFound, "{} is no cache", EscapeText(paths.root()));
-    HR_RETURN_IF_ERROR(MakeCache(fs, paths, options.limit_bytes));
-  }
+  HR_ASSIGN_OR_RETURN(is_cache, HasMarker(fs, paths));
+  if (!is_cache) HR_RETURN_IF_ERROR(MakeCache(fs, paths, options.limit_bytes));
   HR_ASSIGN_OR_RETURN(uint64_t use_words, ReadMarker(fs, paths));
   auto mounted = std::make_unique<MountedCache>();
   HR_ASSIGN_OR_RETURN(FileInfo marker, fs->Stat(paths.Marker()));
   mounted->device = marker.device;
   mounted->inode = marker.inode;
-  HR_ASSIGN_OR_RETURN(mounted->state,
-                      CacheState::Open(fs, paths.State("counters"), paths.State("uses"), use_words,
-                                       options.steady_ms));
-  if (IsAlone(fs, paths)) HR_RETURN_IF_ERROR(CountAnew(fs, paths, mounted->state.get()));
+  bool alone = IsAlone(fs, paths);
+  HR_ASSIGN_OR_RETURN(mounted->state, OpenState(fs, paths, use_words, alone, options));
+  if (alone) HR_RETURN_IF_ERROR(CountAnew(fs, paths, mounted->state.get()));
   HR_RETURN_IF_ERROR(TakePresence(fs, paths, mounted.get()));
   CacheState& state = *mounted->state;
   uint64_t limit = options.limit_bytes ? options.limit_bytes : state.limit_bytes();

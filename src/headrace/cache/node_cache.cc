@@ -99,6 +99,7 @@ Status NodeCache::Mount(const Context& ctx) {
   HR_ASSIGN_OR_RETURN(std::shared_ptr<MountedCache> opened, OpenDirectory(!old, ctx));
   MutexLock lock(&mu_);
   mounted_ = std::move(opened);
+  described_.clear();
   return OkStatus();
 }
 
@@ -265,8 +266,12 @@ Result<std::unique_ptr<NodeCache::Claim>> NodeCache::ClaimBlock(const BlockId& i
     return Suspended(paths_.root());
   }
   auto lock = LockBlock(id);
-  if (!lock.ok() && lock.status().code() == Code::kFailedPrecondition)
+  if (!lock.ok() && lock.status().code() == Code::kFailedPrecondition) {
+    // Admitted, perhaps, and not let go yet.
+    if (fs_->Exists(paths_.Block(id, BlockFileKind::kBlock)))
+      return Status(Code::kAlreadyExists, "the block is cached");
     return std::move(lock).status();
+  }
   if (!lock.ok()) {
     Fail(Side::kWrite, lock.status());
     counts_.refused_blocks += 1;
@@ -385,6 +390,7 @@ void NodeCache::Describe(CacheState* state, const BlockId& id, const ObjectDescr
   // Of this block alone, which the caller has a claim on.
   std::string temporary = fmt::format("{}.{:x}.tmp", path, id.number);
   auto write = [&]() -> Status {
+    HR_RETURN_IF_ERROR(fs_->MakeDirectories(paths_.DescriptorFolder(FanOutOf(id.object))));
     HR_ASSIGN_OR_RETURN(auto file, fs_->Create(temporary));
     HR_RETURN_IF_ERROR(file->Append(AsBytes(EncodeDescriptor(object))));
     HR_RETURN_IF_ERROR(file->Close());

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr uint32_t kBlock = 3 * kPageBytes;
+constexpr uint32_t kBlock = 2 * kPageBytes;
 const uint64_t kCost = BlockCost(kBlock);
 const ObjectVersion kVersion{"test://origin", "key", "v1", 100 * uint64_t{kBlock} - 1000};
 
@@ -58,7 +58,9 @@ class NodeCacheTest : public ::testing::Test {
   static Code Read(NodeCache* cache, uint64_t number) {
     std::string out(Id(number).length, '\0');
     Status status = cache->Read(Id(number), 0, Writable(&out), Context());
-    if (status.ok()) EXPECT_EQ(out, Content(Id(number)));
+    if (status.ok()) {
+      EXPECT_EQ(out, Content(Id(number)));
+    }
     return status.code();
   }
   std::vector<uint64_t> Cached(NodeCache* cache, uint64_t up_to = 100) {
@@ -292,7 +294,7 @@ TEST_F(NodeCacheTest, EachOperationOfTheDiskMayFail) {
   for (size_t operation = 0; operation < kNumFileOperations; ++operation) {
     SCOPED_TRACE(FileOperationName(static_cast<FileOperation>(operation)));
     std::string dir = "/each" + std::to_string(operation);
-    for (int nth = 1; nth <= 12; ++nth) {
+    for (int nth = 1; nth <= 6; ++nth) {
       files_.FailNth(static_cast<FileOperation>(operation), nth,
                      Error(Code::kIoError, "the disk is broken"));
       auto cache = Open(4 * kCost, dir);
@@ -442,7 +444,9 @@ TEST_F(NodeCacheTest, APowerCutAnywhereLosesBlocksAndNothingElse) {
           auto claim = (*cache)->ClaimBlock(Id(i));
           if (!claim.ok()) continue;
           Status status = (*claim)->Admit(kVersion, kBlock, AsBytes(Content(Id(i))), {});
-          if (expect_ok) EXPECT_TRUE(status.ok()) << status.ToString();
+          if (expect_ok) {
+            EXPECT_TRUE(status.ok()) << status.ToString();
+          }
         }
       };
       files.CutPowerAt(boundary, survival, boundary);
@@ -469,7 +473,7 @@ TEST_F(NodeCacheTest, RandomWorkKeepsTheCountRight) {
   const uint64_t limit = 8 * kCost;
   std::unique_ptr<NodeCache> caches[2] = {Open(limit), Open(limit)};
   KeyedRandom random(3);
-  for (int step = 0; step < 3000; ++step) {
+  for (int step = 0; step < 1500; ++step) {
     auto& cache = caches[random.NextBelow(2)];
     uint64_t number = random.NextBelow(20);
     clock_ += random.NextBelow(50);
