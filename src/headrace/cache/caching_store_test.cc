@@ -26,7 +26,7 @@ const uint64_t kCost = BlockCost(kBlock);
 
 MutableBytes Writable(std::string* text) { return std::as_writable_bytes(std::span(*text)); }
 
-struct Setup {
+struct TierSetup {
   uint64_t limit_bytes = 1 << 30;
   uint64_t memory_bytes = 0;
   FileSystem* files = nullptr;
@@ -36,7 +36,7 @@ struct Setup {
 
 class CachingStoreTest : public ::testing::Test {
  protected:
-  std::shared_ptr<CachingStore> Open(const Setup& setup = {}) {
+  std::shared_ptr<CachingStore> Open(const TierSetup& setup = {}) {
     BlockCacheOptions options;
     options.fs = setup.files ? setup.files : &files_;
     options.node.directory = setup.directory;

@@ -5,14 +5,20 @@
 namespace headrace::cache {
 
 uint64_t DistanceOfUse(const ExpectedUse& use, std::span<const PlanProgress> plans, Tick now) {
-  if (use.plan == kNoPlan) return use.at < now ? now - use.at : 0;
-  if (use.plan >= plans.size() || use.at < plans[use.plan].position) return kFarthest;
-  const PlanProgress& plan = plans[use.plan];
-  constexpr double kNsPerMs = 1e6, kLongest = 1e18;
-  double distance = static_cast<double>(use.at - plan.position) *
-                    static_cast<double>(std::max<uint64_t>(plan.ns_per_position, 1)) / kNsPerMs;
-  Tick stood = now > plan.advanced ? now - plan.advanced : 0;
-  if (stood > kPlanGraceMs) distance += static_cast<double>(stood);
+  constexpr double kNsPerMs = 1e6, kLongest = 1e19;
+  auto age_ns = [now](Tick since) {
+    return since < now ? static_cast<double>(now - since) * kNsPerMs : 0;
+  };
+  double distance;
+  if (use.plan == kNoPlan) {
+    distance = age_ns(use.at);
+  } else {
+    if (use.plan >= plans.size() || use.at < plans[use.plan].position) return kFarthest;
+    const PlanProgress& plan = plans[use.plan];
+    double speed = plan.ns_per_position ? static_cast<double>(plan.ns_per_position) : kNsPerMs;
+    distance = static_cast<double>(use.at - plan.position) * speed;
+    if (now > plan.advanced + kPlanGraceMs) distance += age_ns(plan.advanced);
+  }
   return static_cast<uint64_t>(std::min(distance, kLongest));
 }
 

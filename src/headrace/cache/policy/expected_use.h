@@ -29,7 +29,7 @@ using Tick = uint64_t;
 struct PlanProgress {
   uint64_t position = 0;
   Tick advanced = 0;             // when it came there
-  uint64_t ns_per_position = 0;  // how fast it goes
+  uint64_t ns_per_position = 0;  // how fast it goes; 0: not known yet, 1 ms is assumed
 };
 
 inline constexpr uint32_t kNoPlan = 0;
@@ -42,8 +42,8 @@ inline constexpr uint64_t kFarthest = std::numeric_limits<uint64_t>::max();
 // A plan that has not moved for so long begins to age.
 inline constexpr Tick kPlanGraceMs = 600'000;
 
-// How far from `now` the use is expected, in ms. plans[0] is not used; a plan that is not there, or
-// has passed the position, has no use for the block: kFarthest.
+// How far from `now` the use is expected, in nanoseconds. plans[0] is not used; a plan that is not
+// there, or has passed the position, has no use for the block: kFarthest.
 uint64_t DistanceOfUse(const ExpectedUse& use, std::span<const PlanProgress> plans, Tick now);
 
 struct EvictionCandidate {

@@ -15,8 +15,10 @@
 namespace headrace::cache {
 namespace {
 
+constexpr uint64_t kMs = 1'000'000;  // in ns
+
 TEST(DistanceOfUse, WithoutAPlanItIsTheAge) {
-  EXPECT_EQ(DistanceOfUse({kNoPlan, 70}, {}, 100), 30u);
+  EXPECT_EQ(DistanceOfUse({kNoPlan, 70}, {}, 100), 30 * kMs);
   EXPECT_EQ(DistanceOfUse({kNoPlan, 100}, {}, 100), 0u);
   EXPECT_EQ(DistanceOfUse({kNoPlan, 101}, {}, 100), 0u);  // touched by another process just now
 }
@@ -24,18 +26,24 @@ TEST(DistanceOfUse, WithoutAPlanItIsTheAge) {
 TEST(DistanceOfUse, WithAPlanItIsTheTimeUntilItsPosition) {
   std::vector<PlanProgress> plans = {
       {}, {.position = 50, .advanced = 900, .ns_per_position = 2'000'000}};
-  EXPECT_EQ(DistanceOfUse({1, 60}, plans, 1000), 20u);
+  EXPECT_EQ(DistanceOfUse({1, 60}, plans, 1000), 20 * kMs);
+  EXPECT_EQ(DistanceOfUse({1, 61}, plans, 1000), 22 * kMs);
   EXPECT_EQ(DistanceOfUse({1, 50}, plans, 1000), 0u);
   EXPECT_EQ(DistanceOfUse({1, 49}, plans, 1000), kFarthest);
   EXPECT_EQ(DistanceOfUse({2, 60}, plans, 1000), kFarthest);
   EXPECT_LT(DistanceOfUse({1, UINT64_MAX}, plans, 1000), kFarthest);
 }
 
+TEST(DistanceOfUse, APlanOfUnknownSpeedKeepsItsOrder) {
+  std::vector<PlanProgress> plans(2);
+  EXPECT_LT(DistanceOfUse({1, 60}, plans, 1000), DistanceOfUse({1, 61}, plans, 1000));
+}
+
 TEST(DistanceOfUse, APlanThatStandsStillAgesAfterAWhile) {
   std::vector<PlanProgress> plans = {{},
                                      {.position = 50, .advanced = 0, .ns_per_position = 1'000'000}};
-  EXPECT_EQ(DistanceOfUse({1, 60}, plans, kPlanGraceMs), 10u);
-  EXPECT_EQ(DistanceOfUse({1, 60}, plans, kPlanGraceMs * 2), 10u + kPlanGraceMs * 2);
+  EXPECT_EQ(DistanceOfUse({1, 60}, plans, kPlanGraceMs), 10 * kMs);
+  EXPECT_EQ(DistanceOfUse({1, 60}, plans, kPlanGraceMs * 2), (10 + kPlanGraceMs * 2) * kMs);
 }
 
 TEST(ChooseVictims, TakesTheFarthestAndNoMoreThanWanted) {
