@@ -373,7 +373,8 @@ TEST_F(CachingStoreTest, RandomReadsGiveTheOriginsBytes) {
           bool right = false;
           for (uint64_t v = 1; v <= version; ++v)
             right |= out == CountingOrigin::Content(key, v, offset, out.size());
-          RC_ASSERT(status.ok() ? right : status.code() == Code::kFailedPrecondition);
+          bool holds = status.ok() ? right : status.code() == Code::kFailedPrecondition;
+          RC_ASSERT(holds);
         }
       }
     }
