@@ -31,6 +31,7 @@ struct NodeCacheOptions {
   uint64_t limit_bytes = 0;
   // Space on the disk that the cache leaves free. 0: as above, 1 GiB.
   uint64_t free_floor_bytes = 0;
+  bool create = true;  // makes a cache of a missing or empty directory
   // Told once each time the cache stops or begins to work again: one line without a line end.
   // Called on any thread under no lock.
   std::function<void(const std::string&)> warn;
@@ -62,6 +63,7 @@ class NodeCache {
   // Never fails for the sake of the disk: a directory that cannot be used now is tried again later.
   //   kInvalidArgument     no directory is named.
   //   kFailedPrecondition  the directory holds something else.
+  //   kNotFound            no cache is there, and `create` is false.
   static Result<std::unique_ptr<NodeCache>> Open(FileSystem* fs, NodeCacheOptions options,
                                                  const Context& ctx);
   ~NodeCache();
