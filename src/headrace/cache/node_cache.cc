@@ -48,7 +48,9 @@ Result<std::unique_ptr<NodeCache>> NodeCache::Open(FileSystem* fs, NodeCacheOpti
     return Status(Code::kInvalidArgument, "the cache needs a directory");
   std::unique_ptr<NodeCache> cache(new NodeCache(fs, std::move(options)));
   Status mounted = cache->Mount(ctx);
-  if (mounted.code() == Code::kFailedPrecondition || IsOfTheCaller(mounted.code())) return mounted;
+  bool nothing_there = mounted.code() == Code::kNotFound && !cache->options_.create;
+  if (mounted.code() == Code::kFailedPrecondition || nothing_there || IsOfTheCaller(mounted.code()))
+    return mounted;
   if (!mounted.ok()) cache->Fail(Side::kRead, mounted);
   return cache;
 }
@@ -96,7 +98,8 @@ Status NodeCache::Mount(const Context& ctx) {
     if (marker.device == old->device && marker.inode == old->inode) return OkStatus();
   }
   // Once it was there it is never made anew: what is at its place may be another disk.
-  HR_ASSIGN_OR_RETURN(std::shared_ptr<MountedCache> opened, OpenDirectory(!old, ctx));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<MountedCache> opened,
+                      OpenDirectory(!old && options_.create, ctx));
   MutexLock lock(&mu_);
   mounted_ = std::move(opened);
   described_.clear();
