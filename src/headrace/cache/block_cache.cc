@@ -187,6 +187,7 @@ void BlockCache::Join(std::vector<Part> misses) {
         fresh.push_back(flight);
       }
       flight->was_read = true;
+      if (flight->by_prefetch) num_unread_ -= unread_.erase(part.id);
       if (flight->bytes) {
         ready.emplace_back(std::move(part), flight->bytes);
       } else {

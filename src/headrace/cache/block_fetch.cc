@@ -189,6 +189,12 @@ void BlockCache::DeliverFlight(const RunPtr& run, const FlightPtr& flight) {
     MutexLock lock(&mu_);
     flight->bytes = block;
     parts.swap(flight->parts);
+    if (flight->by_prefetch) {
+      counts_.prefetched_bytes += data.size();
+      // Before others can see it on the disk: whoever reads it takes it off.
+      if (!flight->was_read && unread_.emplace(flight->id, flight->id.length).second)
+        num_unread_ += 1;
+    }
   }
   for (const Part& part : parts) {
     Copy(part, data);
@@ -217,12 +223,6 @@ void BlockCache::AdmitFlight(const RunPtr& run, const FlightPtr& flight) {
   }
   flight->claim.reset();
   (void)Remove(flight);
-  if (flight->by_prefetch) {
-    counts_.prefetched_bytes += flight->id.length;
-    MutexLock lock(&mu_);
-    if (!flight->was_read && unread_.emplace(flight->id, flight->id.length).second)
-      num_unread_ += 1;
-  }
   TellPrefetchers(flight, admitted.ok() ? Fetched::kFetched : Fetched::kRefused, OkStatus());
 }
 

@@ -14,6 +14,15 @@
 #include "headrace/env/testing/child_process.h"
 #include "headrace/env/testing/temporary_directory.h"
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HR_THREAD_SANITIZER 1
+#endif
+#endif
+#ifndef HR_THREAD_SANITIZER
+#define HR_THREAD_SANITIZER 0
+#endif
+
 namespace headrace::cache {
 namespace {
 
@@ -132,9 +141,12 @@ TEST_F(CacheProcessTest, TheDeathOfTheFetcherFreesTheBlock) {
 }
 
 TEST_F(CacheProcessTest, AChildForkedWithACacheInUseMakesItsOwn) {
-  origin_->Delay(std::chrono::milliseconds(1));
+#if defined(__SANITIZE_THREAD__) || HR_THREAD_SANITIZER
+  GTEST_SKIP() << "the sanitizer lets no forked child of a program with threads start threads";
+#endif
   auto store = Open();
   ASSERT_TRUE(store);
+  ASSERT_EQ(ReadAll(store.get(), 2), 0);  // from now on the origin's locks are not in use
   std::atomic<bool> stop{false};
   std::jthread reader([&] {
     for (uint64_t i = 0; !stop; ++i) ReadBlock(store.get(), i % kBlocks);

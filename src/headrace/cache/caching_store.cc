@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <atomic>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 
@@ -109,7 +110,10 @@ std::shared_ptr<const CachedObject> CachingStore::Heads::Learn(const std::string
   object->block_bytes = options_.block_bytes;
   object->id = IdentifyObject(object->version, options_.block_bytes);
   MutexLock lock(&mu_);
-  if (known_.size() >= options_.max_heads) known_.clear();
+  // Any eighth goes: to know an object again costs one Head.
+  if (known_.size() >= options_.max_heads)
+    known_.erase(known_.begin(),
+                 std::next(known_.begin(), static_cast<ptrdiff_t>(known_.size() / 8 + 1)));
   known_[key] = {object, NowMs()};
   return object;
 }

@@ -43,7 +43,7 @@ struct CachingStoreOptions {
   // to be gone.
   uint64_t head_ttl_ms = UINT64_MAX;
   uint32_t head_threads = 4;   // ask for objects that are read without a Head before
-  size_t max_heads = 1 << 16;  // remembered at once
+  size_t max_heads = 1 << 17;  // remembered at once
 };
 
 class CachingStore final : public object::ObjectStore {

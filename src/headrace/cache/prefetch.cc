@@ -76,6 +76,11 @@ class PrefetcherImpl final : public Prefetcher {
             .start = options.first_requests, .most = options.max_requests})) {}
 
   ~PrefetcherImpl() override {
+    if (ForkGeneration() != generation_) {
+      // A forked child's copy: the thread is not here, and locks may be held for ever.
+      [[maybe_unused]] auto* of_the_parent = thread_.release();
+      return;
+    }
     {
       MutexLock lock(&progress_->mu);
       progress_->stopping = true;
@@ -149,6 +154,7 @@ class PrefetcherImpl final : public Prefetcher {
   const std::unique_ptr<PlanSource> plan_;
   const PrefetchOptions options_;
   const std::shared_ptr<Progress> progress_;
+  const uint64_t generation_ = ForkGeneration();
   NodeCache::PlanSlot slot_;
 
   // Of the thread alone, and of the destructor after it.

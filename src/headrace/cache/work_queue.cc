@@ -39,7 +39,8 @@ void WorkQueue::Run() {
         if (stopping_) return;
         work_cv_.Wait(&mu_);
       }
-      std::deque<std::function<void()>>& from = now_.empty() ? later_ : now_;
+      bool others_turn = ++num_taken_ % 4 == 0 && !later_.empty();
+      std::deque<std::function<void()>>& from = now_.empty() || others_turn ? later_ : now_;
       task = std::move(from.front());
       from.pop_front();
     }

@@ -1,4 +1,5 @@
-// A fixed number of threads that do what they are given, urgent things first. Thread-safe.
+// A fixed number of threads that do what they are given, urgent things first; of four things one
+// may be another, so that those are done at all. Thread-safe.
 #pragma once
 
 #include <deque>
@@ -31,6 +32,7 @@ class WorkQueue {
   Mutex mu_;  // order: none is taken under it; no task runs under it
   CondVar work_cv_;
   std::deque<std::function<void()>> now_ HR_GUARDED_BY(mu_), later_ HR_GUARDED_BY(mu_);
+  uint64_t num_taken_ HR_GUARDED_BY(mu_) = 0;
   bool stopping_ HR_GUARDED_BY(mu_) = false;
   std::vector<std::unique_ptr<Thread>> threads_;  // last: joined first
 };
