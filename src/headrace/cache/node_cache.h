@@ -119,7 +119,7 @@ class NodeCache {
   // Removes the block if it is here. Returns true when it was.
   bool Drop(const BlockId& id);
   // Evicts what is farthest from use until `bytes` are free below the limit; returns how many bytes
-  // went. kUnavailable when another process is at it for long.
+  // became free. kUnavailable when another process is at it for long.
   Result<uint64_t> MakeRoom(uint64_t bytes);
 
   // 0 while the directory cannot be used.
@@ -164,6 +164,9 @@ class NodeCache {
   uint64_t MissingBytes(CacheState* state, uint64_t cost);
   Result<uint64_t> Evict(CacheState* state, uint64_t bytes);
   Result<uint64_t> EvictLocked(CacheState* state, uint64_t bytes);
+  uint64_t CorrectCount(CacheState* state, const CacheContents& contents, uint64_t before,
+                        uint64_t bytes);
+  uint64_t EvictFarthest(CacheState* state, CacheContents* contents, uint64_t bytes);
   void RemoveOrphans(CacheState* state, const CacheContents& contents);
 
   FileSystem* const fs_;  // not owned

@@ -66,39 +66,62 @@ Result<uint64_t> NodeCache::Evict(CacheState* state, uint64_t bytes) {
 Result<uint64_t> NodeCache::EvictLocked(CacheState* state, uint64_t bytes) {
   uint64_t before = state->used_bytes();
   HR_ASSIGN_OR_RETURN(CacheContents contents, ListCache(fs_, paths_));
-  uint64_t being_written = 0;
+  uint64_t regained = CorrectCount(state, contents, before, bytes);
+  if (regained < bytes) regained += EvictFarthest(state, &contents, bytes - regained);
+  RemoveOrphans(state, contents);
+  return regained;
+}
+
+// Takes off what was counted and is not there: left by killed processes, or removed by others in
+// bulk. Adds what is there and was not counted. Returns how many bytes were taken off.
+uint64_t NodeCache::CorrectCount(CacheState* state, const CacheContents& contents, uint64_t before,
+                                 uint64_t bytes) {
+  uint64_t being_written = 0, regained = 0;
   for (const BlockId& id : contents.unfinished) {
     being_written += BlockCost(id.length);
-    if (RemoveUnfinished(fs_, paths_, id)) state->AddUsed(Minus(BlockCost(id.length)));
+    if (!RemoveUnfinished(fs_, paths_, id)) continue;
+    state->AddUsed(Minus(BlockCost(id.length)));
+    regained += BlockCost(id.length);
   }
-  // What is there is counted at least; what others removed in bulk is noticed.
   uint64_t counted = std::max(before, state->used_bytes());
   uint64_t slack = state->limit_bytes() / 16 + being_written + bytes;
-  if (contents.bytes > counted)
+  if (contents.bytes > counted) {
     state->AddUsed(static_cast<int64_t>(contents.bytes - counted));
-  else if (counted - contents.bytes > slack)
+  } else if (counted - contents.bytes > slack) {
     state->AddUsed(Minus(counted - contents.bytes - slack));
+    regained += counted - contents.bytes - slack;
+  }
+  return regained;
+}
 
+// Removes victims from the disk and from `contents`. Returns their bytes.
+uint64_t NodeCache::EvictFarthest(CacheState* state, CacheContents* contents, uint64_t bytes) {
   std::vector<PlanProgress> plans = state->AllProgress();
   Tick now = state->Now();
   std::vector<EvictionCandidate> candidates;
-  candidates.reserve(contents.blocks.size());
-  for (const BlockId& id : contents.blocks) {
+  candidates.reserve(contents->blocks.size());
+  for (const BlockId& id : contents->blocks) {
     auto use = state->Use(id);
-    bool pinned = std::binary_search(contents.pinned.begin(), contents.pinned.end(), id.object);
+    bool pinned = std::binary_search(contents->pinned.begin(), contents->pinned.end(), id.object);
     candidates.push_back(
         {use ? DistanceOfUse(*use, plans, now) : kFarthest, BlockCost(id.length), pinned});
   }
   // Somewhat more than is needed at once, since looking costs time: of large caches half a percent.
-  uint64_t spare = contents.blocks.size() < 256 ? 0 : contents.bytes / 200;
+  uint64_t spare = contents->blocks.size() < 256 ? 0 : contents->bytes / 200;
   uint64_t evicted = 0;
+  std::vector<BlockId> gone;
   for (size_t victim : ChooseVictims(candidates, bytes + spare)) {
-    if (!DropFrom(state, contents.blocks[victim])) continue;
+    const BlockId& id = contents->blocks[victim];
+    if (!DropFrom(state, id)) continue;
     counts_.evicted_blocks += 1;
-    counts_.evicted_bytes += contents.blocks[victim].length;
+    counts_.evicted_bytes += id.length;
     evicted += candidates[victim].cost;
+    gone.push_back(id);
   }
-  RemoveOrphans(state, contents);
+  std::sort(gone.begin(), gone.end());
+  std::erase_if(contents->blocks, [&](const BlockId& id) {
+    return std::binary_search(gone.begin(), gone.end(), id);
+  });
   return evicted;
 }
 
