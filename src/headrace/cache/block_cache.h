@@ -124,7 +124,7 @@ class BlockCache {
 
   // The watcher's thread: block_watch.cc.
   void Watch();
-  void AskAgain() HR_EXCLUDES(mu_);
+  size_t AskAgain() HR_EXCLUDES(mu_);
   void EndExpired() HR_EXCLUDES(mu_);
   void HedgeLate() HR_EXCLUDES(mu_);
 

@@ -9,13 +9,17 @@
 namespace headrace::cache {
 
 void BlockCache::Watch() {
-  constexpr auto kAskEvery = std::chrono::milliseconds(2),
-                 kLookEvery = std::chrono::milliseconds(20);
+  // More time between where more is waited for: asking costs about as much for each block.
+  constexpr auto kAskEvery = std::chrono::microseconds(2000);
+  constexpr auto kAskEveryForEach = std::chrono::microseconds(250);
+  constexpr auto kLookEvery = std::chrono::milliseconds(20);
+  auto next_ask = Context::Clock::now();
   while (true) {
     {
       MutexLock lock(&mu_);
       if (!watch_ends_ && !waiting_.empty()) {
-        watch_cv_.WaitFor(&mu_, kAskEvery);
+        auto wait = next_ask - Context::Clock::now();
+        if (wait.count() > 0) watch_cv_.WaitFor(&mu_, wait);
       } else if (!watch_ends_ && !flights_.empty()) {
         watch_cv_.WaitFor(&mu_, kLookEvery);
       } else {
@@ -23,21 +27,24 @@ void BlockCache::Watch() {
       }
       if (watch_ends_) return;
     }
-    AskAgain();
+    if (Context::Clock::now() >= next_ask) {
+      size_t waiting = AskAgain();
+      next_ask = Context::Clock::now() + kAskEvery + waiting * kAskEveryForEach;
+    }
     EndExpired();
     HedgeLate();
   }
 }
 
 // Blocks that another process was fetching: they are here, or free because it has died, or still
-// being fetched.
-void BlockCache::AskAgain() {
+// being fetched. Returns for how many was asked.
+size_t BlockCache::AskAgain() {
   std::vector<FlightPtr> waiting;
   {
     MutexLock lock(&mu_);
     waiting.swap(waiting_);
   }
-  if (waiting.empty()) return;
+  if (waiting.empty()) return 0;
   uint64_t now_ms = NowNanos() / 1'000'000;
   std::vector<FlightPtr> ours;
   for (const FlightPtr& flight : waiting) {
@@ -59,6 +66,7 @@ void BlockCache::AskAgain() {
     }
   }
   if (!ours.empty()) FetchTogether(std::move(ours));
+  return waiting.size();
 }
 
 // The fetch goes on without them: others may want the block.
