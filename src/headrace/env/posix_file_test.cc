@@ -334,9 +334,6 @@ TEST_F(PosixFileTest, ALockEndsWithItsHolderThoughAForkedChildLivesOn) {
     if (::write(ready[1], "x", 1) != 1) return 1;
     while (true) ::pause();
   });
-  ChildProcess other([&] {
-    while (true) ::pause();
-  });
   char byte;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   EXPECT_EQ(files_->Lock(dir_ / "lock").status().code(), Code::kFailedPrecondition);
