@@ -1,6 +1,6 @@
 // The blocks that a node keeps on a local disk: one directory, shared by all processes and jobs. It
 // cannot hurt: whatever happens to the directory, the caller is told to read from the origin
-// instead. docs/formats/cache.md says how it looks on the disk, docs/decisions/0030-node-cache.md
+// instead. docs/formats/cache.md says how it looks on the disk, docs/decisions/0035-node-cache.md
 // why.
 //
 // Thread-safe; any number of processes may open the same directory. Calls block for the time of the

@@ -2,6 +2,7 @@
 
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/cli/progress_line.h"
 #include "headrace/cli/seek_points.h"
 
@@ -74,7 +75,8 @@ ShardVerdict Sum(const VerifyReport& report) {
 }
 
 Result<ExitCode> VerifyCommand::Run(Session* session) {
-  HR_ASSIGN_OR_RETURN(auto data, dataset::Dataset::Open(session->fs, dataset_, {}));
+  HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, dataset_));
+  HR_ASSIGN_OR_RETURN(auto data, dataset::Dataset::Open(place.fs, place.path, {}));
   dataset::VerifyProgress progress;
   dataset::VerifyOptions options;
   options.learn = learn_;
@@ -85,7 +87,7 @@ Result<ExitCode> VerifyCommand::Run(Session* session) {
     ProgressLine line("verifying", session->quiet, [&progress] {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes, 0};
     });
-    return dataset::Verify(session->fs, data, options, session->ctx);
+    return dataset::Verify(place.fs, data, options, session->ctx);
   }();
   HR_ASSIGN_OR_RETURN(VerifyReport report, std::move(verified));
   ShardVerdict all = Sum(report);

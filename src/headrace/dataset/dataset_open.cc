@@ -24,6 +24,10 @@ class Listings {
     if (it == names_.end()) {
       std::set<std::string, std::less<>> names;
       auto entries = fs_->List(folder);
+      // Where files cannot be listed each one is looked for when it is first read.
+      if (!entries.ok() && (entries.status().code() == Code::kUnimplemented ||
+                            (IsUrl(folder) && entries.status().code() == Code::kPermissionDenied)))
+        return true;
       if (!entries.ok() && entries.status().code() != Code::kNotFound)
         return std::move(entries).status();
       if (entries.ok())
@@ -37,6 +41,15 @@ class Listings {
   FileSystem* fs_;
   std::map<std::string, std::set<std::string, std::less<>>> names_;
 };
+
+// Is a file there? What cannot be told is an error, never "no": a manifest that is passed over
+// makes another dataset of the same files.
+Result<bool> IsThere(FileSystem* fs, const std::string& path) {
+  Result<FileInfo> info = fs->Stat(path);
+  if (info.ok()) return true;
+  if (info.status().code() == Code::kNotFound) return false;
+  return std::move(info).status();
+}
 
 Status CheckPresent(const Parts& parts, const std::string& manifest_path) {
   Listings listings(parts.fs);
@@ -77,10 +90,7 @@ Status CheckListUnchanged(const Parts& parts) {
 Status OpenManifest(const std::string& manifest_path, Parts* parts) {
   HR_ASSIGN_OR_RETURN(parts->manifest, Manifest::Load(parts->fs, manifest_path));
   parts->index_folder = DirectoryName(manifest_path);
-  const std::string& base = parts->manifest.base;
-  parts->data_folder = base.empty()          ? parts->index_folder
-                       : base.front() == '/' ? base
-                                             : JoinPath(parts->index_folder, base);
+  HR_ASSIGN_OR_RETURN(parts->data_folder, parts->manifest.DataFolder(parts->index_folder));
   HR_RETURN_IF_ERROR(CheckPresent(*parts, manifest_path));
   return CheckListUnchanged(*parts);
 }
@@ -92,7 +102,8 @@ Status AddTarInPlace(const std::string& name, Parts* parts, std::set<std::string
   std::string index_path = JoinPath(parts->index_folder, index_name);
   ManifestShard shard{.name = name, .index = {}, .samples = 0, .bytes = 0, .crc32c = {}};
   std::unique_ptr<IndexReader> index;
-  if (parts->fs->Exists(index_path)) {
+  HR_ASSIGN_OR_RETURN(bool has_index, IsThere(parts->fs, index_path));
+  if (has_index) {
     HR_ASSIGN_OR_RETURN(auto mapped, parts->fs->Map(index_path));
     HR_ASSIGN_OR_RETURN(index, IndexReader::Open(std::move(mapped), index_path));
     shard.index = index_name;
@@ -136,11 +147,26 @@ Status OpenBuilt(BuiltIndex built, std::string kind, const std::string& name, Pa
   return OkStatus();
 }
 
-Status OpenFolder(const std::string& path, Parts* parts) {
+// The manifest of a folder; empty when there is none. A bucket that may be read and not listed says
+// "not allowed" of what is not there: then the next place is looked at before that is told.
+Result<std::string> FindManifest(FileSystem* fs, const std::string& path) {
+  Status refused;
   for (const std::string& folder : {path, JoinPath(path, kInPlaceFolder)}) {
     std::string manifest = JoinPath(folder, kManifestName);
-    if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
+    Result<bool> there = IsThere(fs, manifest);
+    if (there.ok() && *there) return manifest;
+    if (there.ok()) continue;
+    if (!IsUrl(path) || there.status().code() != Code::kPermissionDenied)
+      return std::move(there).status();
+    refused = std::move(there).status();
   }
+  if (!refused.ok()) return refused;
+  return std::string();
+}
+
+Status OpenFolder(const std::string& path, Parts* parts) {
+  HR_ASSIGN_OR_RETURN(std::string manifest, FindManifest(parts->fs, path));
+  if (!manifest.empty()) return OpenManifest(manifest, parts);
   parts->data_folder = parts->index_folder = path;
   HR_ASSIGN_OR_RETURN(std::vector<std::string> tars, ListTars(parts->fs, path));
   if (!tars.empty()) return OpenTars(tars, parts);
@@ -155,9 +181,15 @@ Status OpenFile(const std::string& path, Parts* parts) {
   if (path.ends_with(".json")) return OpenManifest(path, parts);
   if (!IsListName(path)) return OpenTars({name}, parts);
   std::string manifest = JoinPath(InPlaceFolderOfList(path), kManifestName);
-  if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
+  HR_ASSIGN_OR_RETURN(bool has_manifest, IsThere(parts->fs, manifest));
+  if (has_manifest) return OpenManifest(manifest, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildListIndex(parts->fs, path, BuildOptions(), Context()));
   return OpenBuilt(std::move(built), "list", name, parts);
+}
+
+// Does the name say that it is a file that a dataset can be?
+bool IsFileName(std::string_view path) {
+  return path.ends_with(".tar") || path.ends_with(".json") || IsListName(path);
 }
 
 Status ExplainNotFound(Status status, const std::string& path) {
@@ -165,6 +197,20 @@ Status ExplainNotFound(Status status, const std::string& path) {
     return std::move(status).Prefix(
         "patterns are not expanded: give the folder that holds the shards");
   return status;
+}
+
+Status OpenParts(const std::string& path, Parts* parts) {
+  // At a URL a folder shows best by its manifest: a web server may answer for the folder's own name
+  // with a page, or with nothing.
+  if (IsUrl(path) && !IsFileName(path)) {
+    auto manifest = FindManifest(parts->fs, path);
+    if (manifest.ok() && !manifest->empty()) return OpenManifest(*manifest, parts);
+    if (!manifest.ok() && manifest.status().code() != Code::kPermissionDenied)
+      return std::move(manifest).status();
+  }
+  auto info = parts->fs->Stat(path);
+  if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);
+  return info->kind == FileKind::kDirectory ? OpenFolder(path, parts) : OpenFile(path, parts);
 }
 
 }  // namespace
@@ -175,10 +221,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(FileSystem* fs, const std::
   parts.fs = fs;
   parts.path = path;
   parts.max_open_files = options.max_open_files;
-  auto info = fs->Stat(path);
-  if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);
-  bool is_folder = info->kind == FileKind::kDirectory;
-  HR_RETURN_IF_ERROR(is_folder ? OpenFolder(path, &parts) : OpenFile(path, &parts));
+  HR_RETURN_IF_ERROR(OpenParts(path, &parts));
   auto dataset = std::make_shared<OpenDataset>(std::move(parts));
   HR_RETURN_IF_ERROR(dataset->AdoptIndexes());
   return std::shared_ptr<const Dataset>(std::move(dataset));

@@ -71,7 +71,6 @@ class PieceVerifier {
   Status CheckPixels(const SampleView& view);
   Status CheckPixelsOf(const SampleView& view, const FieldView& field);
   Status CheckWholeFile(const ManifestShard& shard);
-  std::string FilePath(const ManifestShard& shard) const;
 
   FileSystem* fs_;
   std::shared_ptr<const Dataset> dataset_;
@@ -201,16 +200,10 @@ Status PieceVerifier::CheckPixelsOf(const SampleView& view, const FieldView& fie
                   .At(reader_->Where(*entry)));
 }
 
-std::string PieceVerifier::FilePath(const ManifestShard& shard) const {
-  const std::string& base = dataset_->manifest().base;
-  if (base.empty()) return JoinPath(dataset_->path(), shard.name);
-  if (base.front() == '/') return JoinPath(base, shard.name);
-  return JoinPath(JoinPath(dataset_->path(), base), shard.name);
-}
-
 // Finds damage between the fields: headers, padding, the end.
 Status PieceVerifier::CheckWholeFile(const ManifestShard& shard) {
-  HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(FilePath(shard)));
+  HR_ASSIGN_OR_RETURN(std::string folder, dataset_->manifest().DataFolder(dataset_->path()));
+  HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(JoinPath(folder, shard.name)));
   constexpr size_t kPart = size_t{1} << 20;
   AlignedBuffer buffer;
   if (!buffer.Reserve(kPart)) return Status(Code::kResourceExhausted, "no memory for a buffer");

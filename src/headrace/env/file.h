@@ -183,6 +183,8 @@ FileSystem* PosixFileSystem();
 
 // True for "SCHEME://...".
 bool IsUrl(std::string_view path);
+// "s3://bucket/a" -> "s3://bucket"; "" for what is no URL.
+std::string_view UrlRoot(std::string_view path);
 // True for a path from the root, and for a URL.
 bool IsAbsolutePath(std::string_view path);
 // Joins two path parts with one '/'; an absolute `name` is not special, an empty part adds nothing.

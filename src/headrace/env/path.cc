@@ -28,6 +28,8 @@ std::string_view WithoutTrailingSlashes(std::string_view path) {
 
 bool IsUrl(std::string_view path) { return UrlRootBytes(path) > 0; }
 
+std::string_view UrlRoot(std::string_view path) { return path.substr(0, UrlRootBytes(path)); }
+
 bool IsAbsolutePath(std::string_view path) { return path.starts_with('/') || IsUrl(path); }
 
 std::string JoinPath(std::string_view directory, std::string_view name) {

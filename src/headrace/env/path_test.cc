@@ -54,6 +54,9 @@ TEST(Path, AUrlHasARoot) {
   EXPECT_EQ(DirectoryName("file:///a"), "file://");
   EXPECT_EQ(BaseName("s3://bucket/a/b/"), "b");
   EXPECT_EQ(BaseName("s3://bucket"), "s3://bucket");
+  EXPECT_EQ(UrlRoot("s3://bucket/a/b"), "s3://bucket");
+  EXPECT_EQ(UrlRoot("s3://bucket"), "s3://bucket");
+  EXPECT_EQ(UrlRoot("/a/b"), "");
 }
 
 TEST(Path, TellsUrlsFromFiles) {

@@ -2,14 +2,18 @@
 
 #include <cstring>
 
+#include "headrace/object/url_file_system.h"
+
 namespace headrace::loader {
 
-Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(const std::string& path,
-                                                         uint32_t max_open_files,
-                                                         bool verify_checksums) {
+Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(
+    const std::string& url, const std::map<std::string, std::string>& storage,
+    uint32_t max_open_files, bool verify_checksums) {
   dataset::OpenOptions options;
   options.max_open_files = max_open_files;
-  HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(PosixFileSystem(), path, options));
+  HR_ASSIGN_OR_RETURN(object::UrlSettings settings, object::ReadUrlSettings(storage));
+  HR_ASSIGN_OR_RETURN(object::Place place, object::LocateUrl(url, settings));
+  HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(place.fs, place.path, options));
   return std::make_unique<SampleAccess>(std::move(dataset), verify_checksums);
 }
 

@@ -1,5 +1,6 @@
 #include "headrace/object/url_file_system.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -25,20 +26,22 @@ std::string RootOf(const Url& url) { return url.scheme + "://" + url.authority; 
 struct Opening {
   const Url& url;
   const UrlSettings& settings;
-  const std::function<Result<net::HttpClient*>()>& client;  // made when first asked for
+  // The process's client that trusts these certificates, made when first asked for.
+  const std::function<Result<net::HttpClient*>(const std::string& ca_file)>& client;
 };
 using OpenedStore = Result<std::shared_ptr<ObjectStore>>;
 
 OpenedStore OpenS3(const Opening& opening) {
-  HR_ASSIGN_OR_RETURN(net::HttpClient * client, opening.client());
+  HR_ASSIGN_OR_RETURN(S3Settings settings, ReadS3Settings(opening.settings.s3));
+  HR_ASSIGN_OR_RETURN(net::HttpClient * client, opening.client(settings.ca_file));
   HR_ASSIGN_OR_RETURN(std::unique_ptr<ObjectStore> store,
-                      OpenS3Store(opening.url.authority, opening.settings.s3, client));
+                      OpenS3Store(opening.url.authority, settings, client));
   return std::shared_ptr<ObjectStore>(std::move(store));
 }
 
 OpenedStore OpenHttps(const Opening& opening) {
   const UrlSettings& settings = opening.settings;
-  HR_ASSIGN_OR_RETURN(net::HttpClient * client, opening.client());
+  HR_ASSIGN_OR_RETURN(net::HttpClient * client, opening.client(settings.s3.ca_file));
   std::string url = RootOf(opening.url) + "/";
   // A dataset may name other hosts: they get none of it.
   if (RootOf(opening.url) == settings.http_root) {
@@ -93,7 +96,8 @@ class Stores {
     MutexLock lock(&mu_);
     auto known = opened_.find(root);
     if (known != opened_.end()) return known->second;
-    const std::function<Result<net::HttpClient*>()> client = [this] { return Client(); };
+    const std::function<Result<net::HttpClient*>(const std::string&)> client =
+        [this](const std::string& ca_file) { return Client(ca_file); };
     HR_ASSIGN_OR_RETURN(std::shared_ptr<ObjectStore> store, row.open({url, settings_, client}));
     store = MakeCountedStore(std::move(store), counters_);
     RetryOptions retry;
@@ -105,6 +109,7 @@ class Stores {
     }
     ObjectFileSystemOptions options;
     options.root = root;
+    options.context.cancelled = settings_.cancelled;
     Opened opened{store, MakeObjectFileSystem(store, options)};
     opened_.emplace(root, opened);
     return opened;
@@ -113,21 +118,23 @@ class Stores {
   const StoreCounters& counters() const { return *counters_; }
 
  private:
-  Result<net::HttpClient*> Client() HR_NO_THREAD_SAFETY_ANALYSIS {  // called under mu_
-    if (!client_) {
+  // Called under mu_, by a driver that is being opened.
+  Result<net::HttpClient*> Client(const std::string& ca_file) HR_NO_THREAD_SAFETY_ANALYSIS {
+    std::unique_ptr<net::HttpClient>& client = clients_[ca_file];
+    if (!client) {
       net::HttpClientOptions options;
       options.max_connections = settings_.connections;
       options.max_connections_per_host = std::max<uint32_t>(settings_.connections / 2, 1);
-      options.ca_file = settings_.s3.ca_file;
-      HR_ASSIGN_OR_RETURN(client_, net::HttpClient::Create(options));
+      options.ca_file = ca_file;
+      HR_ASSIGN_OR_RETURN(client, net::HttpClient::Create(options));
     }
-    return client_.get();
+    return client.get();
   }
 
   const UrlSettings settings_;
   const std::shared_ptr<StoreCounters> counters_ = std::make_shared<StoreCounters>();
   Mutex mu_;  // held while a store is opened, which asks nothing of the network
-  std::unique_ptr<net::HttpClient> client_ HR_GUARDED_BY(mu_);
+  std::map<std::string, std::unique_ptr<net::HttpClient>> clients_ HR_GUARDED_BY(mu_);
   std::map<std::string, Opened> opened_ HR_GUARDED_BY(mu_);
 };
 
@@ -237,7 +244,8 @@ class AllPlaces final : public FileSystem {
       return Route{PosixFileSystem(), std::move(file)};
     }
     HR_ASSIGN_OR_RETURN(Stores::Opened opened, stores().Open(url, *row));
-    return Route{opened.files.get(), path};
+    // As the store's file system writes it: with the scheme in lower case.
+    return Route{opened.files.get(), RootOf(url) + path.substr(RootOf(url).size())};
   }
 
   static Status Elsewhere(const std::string& from, const std::string& to) {

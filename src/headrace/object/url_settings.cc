@@ -80,8 +80,9 @@ Status Set(const std::string& name, const std::string& value, UrlSettings* setti
 
 std::string UrlSettings::Fingerprint() const {
   const std::string numbers =
-      fmt::format("{} {} {} {} {}", s3.anonymous, s3.path_style ? (*s3.path_style ? 1 : 0) : 2,
-                  connections, retry_budget.count(), reinterpret_cast<uintptr_t>(wrap.get()));
+      fmt::format("{} {} {} {} {} {}", s3.anonymous, s3.path_style ? (*s3.path_style ? 1 : 0) : 2,
+                  connections, retry_budget.count(), reinterpret_cast<uintptr_t>(wrap.get()),
+                  reinterpret_cast<uintptr_t>(cancelled));
   std::string all;
   for (const std::string* part :
        {&s3.endpoint, &s3.region, &s3.profile, &s3.access_key_id, &s3.secret_access_key,

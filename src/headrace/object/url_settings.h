@@ -2,6 +2,7 @@
 // nothing. Plain values. Functions are safe from any thread.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -23,6 +24,9 @@ struct UrlSettings {
   // secrets.
   std::string http_root;  // "https://host"
   std::string http_user, http_query;
+  // Ends calls that take no context of their own; must live for ever. Null: they cannot be
+  // cancelled.
+  const std::atomic<bool>* cancelled = nullptr;
   // Puts another store around each one that is opened (a cache). Settings with different ones share
   // nothing. Null: none.
   using Wrap = std::function<Result<std::shared_ptr<ObjectStore>>(std::shared_ptr<ObjectStore>)>;

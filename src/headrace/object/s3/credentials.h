@@ -44,17 +44,22 @@ class S3CredentialCache {
 
   // `description` says in messages where they come from; `now_ns` is the wall clock.
   S3CredentialCache(std::string description, Fetch fetch, std::function<int64_t()> now_ns);
-  // Gives up a fetch that runs; what still waits for one gets kCancelled. Not on its own thread.
+  // Stops, and waits for its thread. Not on that thread.
   ~S3CredentialCache();
   S3CredentialCache(const S3CredentialCache&) = delete;
   S3CredentialCache& operator=(const S3CredentialCache&) = delete;
 
+  // Sets what was known beforehand.
+  void Set(S3Credentials credentials);
   // Returns credentials that are good for a while longer; waits when there are none.
   Result<S3CredentialsPtr> Get(const Context& ctx);
   // For a server that refused `refused`: fetches others, unless that was done already, and hands
   // them to `then`, which must not block: on the cache's thread, or on the caller's before this
   // returns. kPermissionDenied when the source has no others.
   void Renew(S3CredentialsPtr refused, Then then);
+
+  // Gives up a fetch that runs; what waits for one, now or later, gets kCancelled.
+  void Stop();
 
   const std::string& description() const { return description_; }
 
@@ -72,7 +77,7 @@ class S3CredentialCache {
   CondVar changed_;
   S3CredentialsPtr current_ HR_GUARDED_BY(mu_);
   Status failure_ HR_GUARDED_BY(mu_);  // of the last fetch
-  uint64_t num_fetched_ HR_GUARDED_BY(mu_) = 0;
+  uint64_t num_fetches_ HR_GUARDED_BY(mu_) = 0;
   int64_t try_again_ns_ HR_GUARDED_BY(mu_) = 0;  // no early renewal before
   bool wanted_ HR_GUARDED_BY(mu_) = false;       // a fetch is asked for or runs
   bool stop_ HR_GUARDED_BY(mu_) = false;

@@ -50,14 +50,15 @@ Result<S3Dialect> FindS3Dialect(std::string_view name);
 
 // Settings of the caller. Empty ones are looked up.
 struct S3Options {
-  std::string endpoint;  // "https://host[:port]"
-  std::string region;
-  std::string profile;
-  std::string access_key_id, secret_access_key, session_token;
-  bool anonymous = false;          // sign nothing: for public buckets
-  std::optional<bool> path_style;  // https://host/bucket/key rather than https://bucket.host/key
-  std::string dialect;             // see FindS3Dialect; empty: by the endpoint
-  std::string ca_file;             // certificates to trust
+  std::string endpoint = {};  // "https://host[:port]"
+  std::string region = {};
+  std::string profile = {};
+  std::string access_key_id = {}, secret_access_key = {}, session_token = {};
+  bool anonymous = false;  // sign nothing: for public buckets
+  std::optional<bool> path_style =
+      {};                    // https://host/bucket/key rather than https://bucket.host/key
+  std::string dialect = {};  // see FindS3Dialect; empty: by the endpoint
+  std::string ca_file = {};  // certificates to trust
 };
 
 // Where the credentials come from.
@@ -96,6 +97,9 @@ struct S3Settings {
   S3CredentialSource credentials;
   S3Surroundings surroundings;
 };
+
+// "https://s3.REGION.amazonaws.com", with another ending in China.
+std::string AwsS3Endpoint(std::string_view region);
 
 // Puts the settings together.
 //   kNotFound          a profile that was named is in neither file.

@@ -1,0 +1,136 @@
+// The driver s3 against a real server, which the environment names: the variables that AWS tools
+// read, HEADRACE_TEST_S3_BUCKET (emptied before each test!) and HEADRACE_S3_DIALECT. Run by
+// tests/integration/test_s3_servers.py, which starts servers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "headrace/env/process.h"
+#include "headrace/object/s3/s3_store.h"
+#include "headrace/object/testing/conformance.h"
+
+namespace headrace::object {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+net::HttpClient* Client() {
+  static const auto* client = new std::unique_ptr<net::HttpClient>(*net::HttpClient::Create({}));
+  return client->get();
+}
+
+std::string Bucket() { return EnvironmentVariable("HEADRACE_TEST_S3_BUCKET").value_or("none"); }
+
+S3Options Options() {
+  S3Options options;
+  options.dialect = EnvironmentVariable("HEADRACE_S3_DIALECT").value_or("s3");
+  return options;
+}
+
+std::shared_ptr<ObjectStore> Open(const S3Options& options = Options(),
+                                  const std::string& bucket = Bucket()) {
+  auto store = OpenS3Store(bucket, options, Client());
+  EXPECT_TRUE(store.ok()) << store.status().ToString();
+  return store.ok() ? *std::move(store) : nullptr;
+}
+
+// Removes all objects and uploads.
+void Empty(ObjectStore& store) {
+  while (true) {
+    auto page = store.List({}, Context());
+    ASSERT_TRUE(page.ok()) << page.status().ToString();
+    for (const ObjectInfo& info : page->objects)
+      ASSERT_TRUE(store.Delete(info.key, Context()).ok()) << info.key;
+    if (page->objects.empty()) break;
+  }
+  auto uploads = store.ListUploads("", Context());
+  ASSERT_TRUE(uploads.ok()) << uploads.status().ToString();
+  for (const PendingUpload& upload : *uploads)
+    ASSERT_TRUE(store.AbortUpload(upload, Context()).ok());
+}
+
+StoreUnderTest OpenEmpty() {
+  StoreUnderTest test;
+  test.store = Open();
+  if (test.store) Empty(*test.store);
+  return test;
+}
+
+Abilities Claimed() {
+  auto dialect = FindS3Dialect(Options().dialect);
+  Abilities can;
+  can.list = can.write = can.upload = can.get_if_match = true;
+  can.put_if_absent = dialect.ok() && dialect->put_if_absent;
+  can.put_if_match = dialect.ok() && dialect->put_if_match;
+  can.strict_keys = dialect.ok() && dialect->strict_keys;
+  can.min_part_bytes = 5 << 20;
+  return can;
+}
+
+const bool kRegistered =
+    RegisterObjectStoreSuite("s3_server", {.abilities = Claimed(), .open = OpenEmpty});
+
+TEST(S3Server, RefusesOthersAndSaysWhy) {
+  S3Options options = Options();
+  options.access_key_id = EnvironmentVariable("AWS_ACCESS_KEY_ID").value_or("");
+  options.secret_access_key = "wrongandsecret";
+  Status wrong = Open(options)->Head("key", Context()).status();
+  EXPECT_EQ(wrong.code(), Code::kPermissionDenied);
+  EXPECT_THAT(wrong.ToString(), HasSubstr("secret access key does not belong"));
+  EXPECT_THAT(wrong.ToString(), Not(HasSubstr("wrongandsecret")));
+  options.access_key_id = "nobody";
+  Status unknown = Open(options)->Head("key", Context()).status();
+  EXPECT_EQ(unknown.code(), Code::kPermissionDenied);
+  EXPECT_THAT(unknown.ToString(), HasSubstr("does not know"));
+  options = Options();
+  options.anonymous = true;
+  EXPECT_EQ(Open(options)->Head("key", Context()).status().code(), Code::kPermissionDenied);
+  EXPECT_EQ(Open(options)->List({}, Context()).status().code(), Code::kPermissionDenied);
+}
+
+TEST(S3Server, SaysThatThereIsNoBucket) {
+  auto store = Open(Options(), "headrace-no-such-bucket");
+  for (const Status& status :
+       {store->Head("key", Context()).status(), store->List({}, Context()).status()}) {
+    EXPECT_EQ(status.code(), Code::kNotFound) << status.ToString();
+    EXPECT_THAT(status.ToString(), HasSubstr("no bucket 'headrace-no-such-bucket'"));
+  }
+}
+
+TEST(S3Server, ReadsALargeObjectInManyParts) {
+  constexpr size_t kBytes = 24 << 20, kPart = 1 << 20;
+  StoreUnderTest test = OpenEmpty();
+  std::string content(kBytes, '\0');
+  uint64_t value = 1;
+  for (char& c : content) {
+    value = value * 6364136223846793005u + 1442695040888963407u;
+    c = static_cast<char>(value >> 56);
+  }
+  auto etag = test.store->Put("large", AsBytes(content), {}, Context());
+  ASSERT_TRUE(etag.ok()) << etag.status().ToString();
+  std::string out(kBytes, '?');
+  std::vector<GetRequest> requests;
+  std::vector<ObjectStore::GetDone> dones;
+  Mutex mu;
+  CondVar finished;
+  size_t num_done = 0, num_right = 0;
+  for (size_t at = 0; at < kBytes; at += kPart) {
+    requests.push_back({.key = "large",
+                        .offset = at,
+                        .out = {reinterpret_cast<std::byte*>(out.data()) + at, kPart},
+                        .if_match = *etag});
+    dones.emplace_back([&](Result<ObjectInfo> result) {
+      MutexLock lock(&mu);
+      if (result.ok() && result->size_bytes == kBytes) ++num_right;
+      if (++num_done == kBytes / kPart) finished.NotifyOne();
+    });
+  }
+  test.store->SubmitGets(std::move(requests), std::move(dones), Context());
+  MutexLock lock(&mu);
+  while (num_done < kBytes / kPart) finished.Wait(&mu);
+  EXPECT_EQ(num_right, kBytes / kPart);
+  EXPECT_TRUE(out == content);
+}
+
+}  // namespace
+}  // namespace headrace::object
