@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "headrace/cache/node_cache.h"
 #include "headrace/cli/progress_line.h"
 #include "headrace/env/testing/memory_file_system.h"
 
@@ -108,6 +109,37 @@ TEST(Output, LargeAndSmallPiecesStayInOrder) {
   }
   EXPECT_TRUE(output.Flush().ok());
   EXPECT_TRUE(seen == expected);
+}
+
+TEST_F(CommandLineTest, CacheLooksChecksAndClears) {
+  EXPECT_EQ(Run({"cache", "stat", "--cache-dir", "/none"}), ExitCode::kBadData);
+  EXPECT_EQ(Run({"cache", "juggle", "--cache-dir", "/none"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"cache", "pin", "--cache-dir", "/none"}), ExitCode::kUsage);
+  cache::NodeCacheOptions options;
+  options.directory = "/cache";
+  options.limit_bytes = 1 << 20;
+  {
+    auto node = cache::NodeCache::Open(&files_, options, {});
+    ASSERT_TRUE(node.ok());
+    cache::ObjectVersion version{"s3://b", "k", "e", 70'000};
+    auto id = cache::BlockOf(cache::IdentifyObject(version, 65536), 70'000, 65536, 0);
+    std::string data(65536, 'x');
+    ASSERT_TRUE((*(*node)->ClaimBlock(id))->Admit(version, 65536, AsBytes(data), {}).ok());
+  }
+  EXPECT_EQ(Run({"cache", "stat", "--cache-dir", "/cache"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("1 blocks of 1 objects"));
+  EXPECT_EQ(Run({"cache", "ls", "--cache-dir", "/cache", "--json"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("\"name\": \"s3://b/k\""));
+  EXPECT_EQ(Run({"cache", "pin", "s3://b/*", "--cache-dir", "/cache"}), ExitCode::kOk);
+  EXPECT_EQ(Run({"cache", "ls", "s3://b/k", "--cache-dir", "/cache"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("yes"));
+  EXPECT_EQ(Run({"cache", "verify", "--cache-dir", "/cache"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("0 damaged"));
+  EXPECT_EQ(Run({"cache", "evict", "s3://b/k", "--cache-dir", "/cache"}), ExitCode::kOk);
+  EXPECT_EQ(Run({"cache", "evict", "s3://c/k", "--cache-dir", "/cache"}), ExitCode::kBadData);
+  EXPECT_EQ(Run({"cache", "clear", "--cache-dir", "/cache", "--json"}), ExitCode::kOk);
+  EXPECT_EQ(Run({"cache", "ls", "--cache-dir", "/cache", "--json"}), ExitCode::kOk);
+  EXPECT_EQ(printed_, "[]\n");
 }
 
 TEST(Progress, TextSaysHowFarHowFastAndHowLong) {

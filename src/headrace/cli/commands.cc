@@ -15,6 +15,7 @@ constexpr CommandEntry kCommands[] = {
     {"order", "Print the stream of samples that a loader gives, or measure its mixing",
      MakeOrderCommand},
     {"bench", "Measure the loader on a data set, stage by stage", MakeBenchCommand},
+    {"cache", "Look at, check and clear the cache of this node", MakeCacheCommand},
     {"version", "Print the version of this program", MakeVersionCommand},
 };
 

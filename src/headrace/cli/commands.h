@@ -52,6 +52,7 @@ std::unique_ptr<Command> MakeThumbnailCommand();
 std::unique_ptr<Command> MakeVerifyCommand();
 std::unique_ptr<Command> MakeOrderCommand();
 std::unique_ptr<Command> MakeBenchCommand();
+std::unique_ptr<Command> MakeCacheCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 
 // One line on standard error: "headrace: text". Not printed with --quiet.

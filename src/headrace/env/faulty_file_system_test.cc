@@ -53,6 +53,7 @@ TEST_F(FaultyFileSystemTest, EachOperationCanFail) {
   EXPECT_EQ(files_.MakeDirectories("/d").code(), Code::kIoError);
   EXPECT_EQ(files_.SyncDirectory("/").code(), Code::kIoError);
   EXPECT_EQ(files_.Lock("/l").status().code(), Code::kIoError);
+  EXPECT_EQ(files_.FreeBytes("/").status().code(), Code::kIoError);
   EXPECT_EQ(*memory_.ReadWhole("/f", 9), "F");  // nothing was done
   EXPECT_EQ(memory_.List("/")->size(), 1u);
 
@@ -78,6 +79,7 @@ TEST_F(FaultyFileSystemTest, AFileThatFailedStaysFailed) {
 
 TEST_F(FaultyFileSystemTest, AFullDiskTakesWhatFits) {
   files_.LimitBytes(5);
+  EXPECT_EQ(*files_.FreeBytes("/"), 5u);
   auto file = files_.Create("/f");
   ASSERT_TRUE((*file)->Append(AsBytes("abc")).ok());
   Status full = (*file)->Append(AsBytes("def"));

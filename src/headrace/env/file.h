@@ -69,6 +69,9 @@ class SharedWords {
   virtual size_t size() const = 0;                  // words
   virtual uint64_t Load(size_t i) const = 0;        // i < size()
   virtual void Store(size_t i, uint64_t word) = 0;  // atomic; reaches the disk some time later
+  // Adds `delta`, which may be the complement of what is to be taken away, in one atomic step.
+  // Returns the new value.
+  virtual uint64_t Add(size_t i, uint64_t delta) = 0;
 };
 
 // A file being written from its start. One thread at a time. Destroying it without Close() closes
@@ -87,8 +90,9 @@ class WritableFile {
   virtual uint64_t size() const = 0;  // bytes appended
 };
 
-// A lock held on a file until destroyed; the kernel drops it when the process dies, or rather when
-// its last forked child that still has the descriptor does. The (empty) file stays.
+// A lock held on a file until destroyed (by the process that took it: a forked child's copy holds
+// nothing); the kernel drops it when the process dies, or rather when its last forked child that
+// still has the descriptor does. The (empty) file stays.
 class FileLock {
  public:
   virtual ~FileLock() = default;
@@ -162,6 +166,11 @@ class FileSystem {
   // Takes an exclusive lock without waiting; makes the file when need be. kFailedPrecondition when
   // another holder, in this process or another one, has it.
   virtual Result<std::unique_ptr<FileLock>> Lock(const std::string& path) = 0;
+  // Bytes that this process may still write to the file system of `path`. kUnavailable when the
+  // file system does not tell, which says nothing about its being full.
+  virtual Result<uint64_t> FreeBytes(const std::string& path) {
+    return Error(Code::kUnavailable, "the file system of {} does not tell its free space", path);
+  }
 
   bool Exists(const std::string& path) { return Stat(path).ok(); }
 };

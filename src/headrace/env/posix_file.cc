@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -161,6 +162,9 @@ class PosixSharedWords final : public SharedWords {
   size_t size() const override { return words_; }
   uint64_t Load(size_t i) const override { return Word(i).load(std::memory_order_relaxed); }
   void Store(size_t i, uint64_t word) override { Word(i).store(word, std::memory_order_relaxed); }
+  uint64_t Add(size_t i, uint64_t delta) override {
+    return Word(i).fetch_add(delta, std::memory_order_relaxed) + delta;
+  }
 
  private:
   std::atomic_ref<uint64_t> Word(size_t i) const {
@@ -275,6 +279,15 @@ Result<FileInfo> PosixFiles::Stat(const std::string& path) {
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return PathError(errno, "find", path);
   return InfoOf(info);
+}
+
+Result<uint64_t> PosixFiles::FreeBytes(const std::string& path) {
+  HR_RETURN_IF_ERROR(CheckPath(path));
+  struct statvfs info;
+  if (::statvfs(path.c_str(), &info) != 0) return PathError(errno, "find", path);
+  // Some network and overlay file systems have nothing to tell and say 0 of 0.
+  if (info.f_blocks == 0) return FileSystem::FreeBytes(path);
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
 }
 
 Result<std::vector<DirectoryEntry>> PosixFiles::List(const std::string& path) {

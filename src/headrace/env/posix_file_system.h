@@ -20,6 +20,7 @@ class PosixFiles final : public FileSystem {
   Result<std::string> ReadWhole(const std::string& path, uint64_t limit_bytes) override;
   Result<size_t> ReadInto(const std::string& path, MutableBytes out) override;
   Result<FileInfo> Stat(const std::string& path) override;
+  Result<uint64_t> FreeBytes(const std::string& path) override;
   Result<std::vector<DirectoryEntry>> List(const std::string& path) override;
 
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override;

@@ -324,6 +324,25 @@ TEST_F(PosixFileTest, ALockHoldsAgainstOtherProcessesUntilTheHolderDies) {
   ::close(ready[1]);
 }
 
+TEST_F(PosixFileTest, ALockEndsWithItsHolderThoughAForkedChildLivesOn) {
+  auto lock = files_->Lock(dir_ / "lock");
+  ASSERT_TRUE(lock.ok());
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ChildProcess child([&] {
+    lock = Error(Code::kCancelled, "the child's copy");  // closes it, unlocks nothing
+    if (::write(ready[1], "x", 1) != 1) return 1;
+    while (true) ::pause();
+  });
+  char byte;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(files_->Lock(dir_ / "lock").status().code(), Code::kFailedPrecondition);
+  lock = Error(Code::kCancelled, "let go");
+  EXPECT_TRUE(files_->Lock(dir_ / "lock").ok());
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
 TEST_F(PosixFileTest, AnAtomicWriteKilledAtAnyPointLeavesOldOrNew) {
   for (auto [point, expected] : {std::pair("before_sync", "old"), std::pair("before_rename", "old"),
                                  std::pair("before_directory_sync", "new")}) {

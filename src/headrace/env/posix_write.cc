@@ -14,6 +14,7 @@
 #include "headrace/env/posix_descriptor.h"
 #include "headrace/env/posix_direct_file.h"
 #include "headrace/env/posix_file_system.h"
+#include "headrace/env/process.h"
 
 namespace headrace {
 
@@ -142,10 +143,16 @@ Status LinkAndRemove(const std::string& from, const std::string& to) {
 
 class PosixFileLock final : public FileLock {
  public:
-  explicit PosixFileLock(Descriptor file) : file_(std::move(file)) {}
+  explicit PosixFileLock(Descriptor file) : file_(std::move(file)), generation_(ForkGeneration()) {}
+  // Unlocks and not only closes: a child forked meanwhile still has the descriptor. In that child
+  // only the copy is closed.
+  ~PosixFileLock() override {
+    if (generation_ == ForkGeneration()) ::flock(file_.get(), LOCK_UN);
+  }
 
  private:
-  const Descriptor file_;  // the lock ends with the descriptor
+  const Descriptor file_;
+  const uint64_t generation_;
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ constexpr std::string_view kNames[kNumFileOperations] = {
     "read whole",       "read into",      "stat",   "list",
     "create",           "append",         "sync",   "close",
     "write atomically", "rename",         "remove", "remove tree",
-    "make directories", "sync directory", "lock",   "open for append"};
+    "make directories", "sync directory", "lock",   "open for append",
+    "free bytes"};
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 Status DiskFull(const std::string& path) {
@@ -48,6 +49,10 @@ class FaultyFileSystem::Faults {
     uint64_t taken = std::min(bytes, space_);
     if (space_ != kNoLimit) space_ -= taken;
     return taken;
+  }
+  uint64_t space() {
+    MutexLock lock(&mu_);
+    return space_;
   }
   bool TakeAllOrNothing(uint64_t bytes) {
     MutexLock lock(&mu_);
@@ -320,6 +325,12 @@ Status FaultyFileSystem::SyncDirectory(const std::string& path) {
 Result<FileInfo> FaultyFileSystem::Stat(const std::string& path) {
   HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kStat));
   return base_->Stat(path);
+}
+
+Result<uint64_t> FaultyFileSystem::FreeBytes(const std::string& path) {
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kFreeBytes));
+  HR_ASSIGN_OR_RETURN(uint64_t free, base_->FreeBytes(path));
+  return std::min(free, faults_->space());
 }
 
 Result<std::vector<DirectoryEntry>> FaultyFileSystem::List(const std::string& path) {

@@ -37,8 +37,9 @@ enum class FileOperation : uint8_t {
   kSyncDirectory,
   kLock,
   kOpenForAppend,
+  kFreeBytes,
 };
-inline constexpr size_t kNumFileOperations = 20;
+inline constexpr size_t kNumFileOperations = 21;
 // "open for read" for kOpenForRead, and so on.
 std::string_view FileOperationName(FileOperation operation);
 
@@ -54,7 +55,7 @@ class FaultyFileSystem final : public FileSystem {
   // WriteAtomically is one operation of its own.
   void FailNth(FileOperation operation, uint64_t nth, Status status, uint64_t times = 1);
   // Lets the disk be full after `bytes` more: an Append writes what still fits and fails with
-  // kResourceExhausted, a WriteAtomically fails whole.
+  // kResourceExhausted, a WriteAtomically fails whole. FreeBytes tells what is left.
   void LimitBytes(uint64_t bytes);
   // Lets files whose path ends in `suffix` read as if they ended at byte `size_bytes`, as a file
   // does that was cut short after it was measured: size() and Stat() say the old size.
@@ -86,6 +87,7 @@ class FaultyFileSystem final : public FileSystem {
   Status MakeDirectories(const std::string& path) override;
   Status SyncDirectory(const std::string& path) override;
   Result<FileInfo> Stat(const std::string& path) override;
+  Result<uint64_t> FreeBytes(const std::string& path) override;
   Result<std::vector<DirectoryEntry>> List(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override;
 

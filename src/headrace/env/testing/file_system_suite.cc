@@ -266,6 +266,9 @@ void SharesWords(const Bench& b) {
   EXPECT_EQ((*two)->Load(2), 0u);
   (*one)->Store(2, 0xfedcba9876543210u);
   EXPECT_EQ((*two)->Load(2), 0xfedcba9876543210u);
+  EXPECT_EQ((*one)->Add(1, 5), 5u);
+  EXPECT_EQ((*two)->Add(1, ~uint64_t{2} + 1), 3u);
+  EXPECT_EQ((*one)->Load(1), 3u);
   one = Error(Code::kCancelled, "closed");
   two = Error(Code::kCancelled, "closed");
   EXPECT_EQ((*b->OpenSharedWords(b / "w", 3))->Load(2), 0xfedcba9876543210u);
@@ -472,6 +475,13 @@ void LocksExclude(const Bench& b) {
   EXPECT_CODE(b->Lock(b.root()).status(), kInvalidArgument);
 }
 
+void TellsFreeSpace(const Bench& b) {
+  auto free = b->FreeBytes(b.root());
+  if (!free.ok()) return EXPECT_CODE(free.status(), kUnavailable);  // a file system need not tell
+  EXPECT_GT(*free, 0u);
+  EXPECT_CODE(b->FreeBytes(b / "none").status(), kNotFound);
+}
+
 struct NamedTest {
   const char* name;
   void (*run)(const Bench&);
@@ -510,6 +520,7 @@ constexpr NamedTest kTests[] = {
     HR_TEST_ROW_(ListsInOrderOfBytes),
     HR_TEST_ROW_(SyncsDirectories),
     HR_TEST_ROW_(LocksExclude),
+    HR_TEST_ROW_(TellsFreeSpace),
 };
 
 class SuiteTest : public ::testing::Test {

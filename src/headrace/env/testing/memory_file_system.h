@@ -80,6 +80,7 @@ class MemoryFileSystem final : public FileSystem {
   Status MakeDirectories(const std::string& path) override;
   Status SyncDirectory(const std::string& path) override;
   Result<FileInfo> Stat(const std::string& path) override;
+  Result<uint64_t> FreeBytes(const std::string& path) override;
   Result<std::vector<DirectoryEntry>> List(const std::string& path) override;
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override;
 

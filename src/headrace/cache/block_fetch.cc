@@ -1,0 +1,316 @@
+// The fetching side of BlockCache: claims, joined requests to the origin, and what becomes of them.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "headrace/base/stage_timer.h"
+#include "headrace/base/text.h"
+#include "headrace/cache/block_cache.h"
+#include "headrace/cache/block_flight.h"
+
+namespace headrace::cache {
+namespace {
+
+// The answer must be of the version that was asked for: stores without if_match are checked here.
+Status CheckVersion(const CachedObject& object, const Result<object::ObjectInfo>& answer) {
+  HR_RETURN_IF_ERROR(answer.status());
+  bool same_etag = answer->etag.empty() || answer->etag == object.version.etag;
+  bool same_size = answer->size_bytes == 0 || answer->size_bytes == object.version.size_bytes;
+  if (same_etag && same_size) return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "{}: '{}' was replaced while it was read (etag {}, expected {}): open it again",
+               object.version.store, EscapeText(object.version.key), EscapeText(answer->etag),
+               EscapeText(object.version.etag));
+}
+
+object::GetRequest MakeGet(const CachedObject& object, uint64_t offset, MutableBytes out) {
+  object::GetRequest get;
+  get.key = object.version.key;
+  get.offset = offset;
+  get.out = out;
+  if (object.origin->abilities().get_if_match) get.if_match = object.version.etag;
+  return get;
+}
+
+template <typename Run>
+MutableBytes BufferOf(const Run& run, int which) {
+  return {run.buffers[which]->data(), run.length};
+}
+
+std::shared_ptr<const BlockBytes> CopyOf(const BlockBytes& block) {
+  auto buffer = std::make_shared<AlignedBuffer>();
+  if (!buffer->Reserve(block.data.size(), true)) return nullptr;
+  std::memcpy(buffer->data(), block.data.data(), block.data.size());
+  Bytes data(buffer->data(), block.data.size());
+  return std::make_shared<const BlockBytes>(BlockBytes{block.id, data, std::move(buffer)});
+}
+
+}  // namespace
+
+void BlockCache::Launch(std::vector<FlightPtr> flights) {
+  std::erase_if(flights, [this](const FlightPtr& flight) { return !ClaimFlight(flight); });
+  if (!flights.empty()) FetchTogether(std::move(flights));
+}
+
+// Returns true when the flight is ours to fetch; else it is taken care of.
+bool BlockCache::ClaimFlight(const FlightPtr& flight) {
+  if (!node_) {
+    if (memory_.limit_bytes() >= flight->id.length) return true;
+    StreamFlight(flight);
+    return false;
+  }
+  auto claim = node_->ClaimBlock(flight->id);
+  if (claim.ok()) {
+    flight->claim = *std::move(claim);
+    return true;
+  }
+  if (claim.status().code() == Code::kAlreadyExists) {
+    std::vector<Part> parts = Remove(flight);
+    if (!flight->prefetching.empty()) node_->SetUse(flight->id, flight->use);
+    TellPrefetchers(flight, Fetched::kWasHere, OkStatus());
+    ServeAgain(std::move(parts));
+  } else if (claim.status().code() == Code::kFailedPrecondition) {
+    MutexLock lock(&mu_);
+    if (flight->waiting_since_ms == 0) {
+      counts_.waits += 1;
+      flight->waiting_since_ms = NowNanos() / 1'000'000;
+    }
+    waiting_.push_back(flight);
+    watch_cv_.NotifyAll();
+  } else {
+    StreamFlight(flight);
+  }
+  return false;
+}
+
+// Makes one request of blocks that follow each other, up to the largest size.
+void BlockCache::FetchTogether(std::vector<FlightPtr> flights) {
+  std::sort(flights.begin(), flights.end(),
+            [](const FlightPtr& a, const FlightPtr& b) { return a->id < b->id; });
+  RunPtr run;
+  for (FlightPtr& flight : flights) {
+    const BlockId& id = flight->id;
+    bool fits = run && run->flights.back()->object == flight->object &&
+                run->flights.back()->id.number + 1 == id.number &&
+                run->length + id.length <= options_.max_request_bytes;
+    if (!fits) {
+      if (run) SubmitOrQueue(std::move(run));
+      run = std::make_shared<Run>();
+      run->offset = id.number * flight->object->block_bytes;
+    }
+    run->length += id.length;
+    run->flights.push_back(std::move(flight));
+  }
+  if (run) SubmitOrQueue(std::move(run));
+}
+
+void BlockCache::SubmitOrQueue(RunPtr run) {
+  {
+    MutexLock lock(&mu_);
+    if (fetch_bytes_ > 0 && fetch_bytes_ + run->length > options_.max_fetch_bytes) {
+      queued_.push_back(std::move(run));
+      return;
+    }
+    fetch_bytes_ += run->length;
+    running_.push_back(run);
+  }
+  SubmitRun(run, false);
+}
+
+void BlockCache::SubmitRun(const RunPtr& run, bool hedge) {
+  auto buffer = std::make_shared<AlignedBuffer>();
+  bool got_memory = buffer->Reserve(run->length, true);
+  if (!got_memory && hedge) return;
+  Begin();
+  if (!got_memory) {
+    RunDone(
+        run, hedge,
+        Error(Code::kResourceExhausted, "no memory for {} of a block", FormatSize(run->length)));
+    return End();
+  }
+  {
+    MutexLock lock(&mu_);
+    run->buffers[hedge] = std::move(buffer);
+    run->open += 1;
+    if (!hedge) run->submitted_ns = NowNanos();
+    if (stopping_) run->cancelled[hedge] = true;
+  }
+  const CachedObject& object = *run->flights.front()->object;
+  std::vector<object::GetRequest> gets;
+  gets.push_back(MakeGet(object, run->offset, BufferOf(*run, hedge)));
+  std::vector<object::ObjectStore::GetDone> dones;
+  dones.emplace_back([this, run, hedge](Result<object::ObjectInfo> result) {
+    // Away from the origin's thread, which must not wait.
+    Post(WorkQueue::Urgency::kNow, [this, run, hedge, result = std::move(result)]() mutable {
+      RunDone(run, hedge, std::move(result));
+    });
+    End();
+  });
+  Context ctx;
+  ctx.cancelled = &run->cancelled[hedge];
+  object.origin->SubmitGets(std::move(gets), std::move(dones), ctx);
+}
+
+void BlockCache::RunDone(const RunPtr& run, bool hedge, Result<object::ObjectInfo> result) {
+  Status status = CheckVersion(*run->flights.front()->object, result);
+  counts_.origin_requests += 1;
+  if (result.ok()) counts_.origin_bytes += run->length;
+  if (result.ok() && hedge) counts_.hedge_bytes += run->length;
+  {
+    MutexLock lock(&mu_);
+    if (run->open > 0) run->open -= 1;
+    if (run->decided || (!status.ok() && run->open > 0)) return;  // the other one counts
+    run->decided = true;
+    run->winner = hedge;
+    run->cancelled[!hedge] = true;
+    if (status.ok() && !hedge) latency_.Add((NowNanos() - run->submitted_ns) / 1000);
+  }
+  if (status.ok()) return Deliver(run);
+  for (const FlightPtr& flight : run->flights) FailFlight(flight, status);
+  EndRun(run);
+}
+
+// First the readers, then the disk.
+void BlockCache::Deliver(const RunPtr& run) {
+  for (const FlightPtr& flight : run->flights) DeliverFlight(run, flight);
+  Post(WorkQueue::Urgency::kLater, [this, run] {
+    for (const FlightPtr& flight : run->flights) AdmitFlight(run, flight);
+    EndRun(run);
+  });
+}
+
+void BlockCache::DeliverFlight(const RunPtr& run, const FlightPtr& flight) {
+  uint64_t begin = flight->id.number * flight->object->block_bytes - run->offset;
+  Bytes data = BufferOf(*run, run->winner).subspan(begin, flight->id.length);
+  auto block =
+      std::make_shared<const BlockBytes>(BlockBytes{flight->id, data, run->buffers[run->winner]});
+  std::vector<Part> parts;
+  {
+    MutexLock lock(&mu_);
+    flight->bytes = block;
+    parts.swap(flight->parts);
+    if (flight->by_prefetch) {
+      counts_.prefetched_bytes += data.size();
+      // Before others can see it on the disk: whoever reads it takes it off.
+      if (!flight->was_read && unread_.emplace(flight->id, flight->id.length).second)
+        num_unread_ += 1;
+    }
+  }
+  for (const Part& part : parts) {
+    Copy(part, data);
+    Settle(part, OkStatus());
+  }
+  if (parts.empty() || memory_.limit_bytes() < data.size()) return;
+  // A block of its own memory, so that keeping it does not keep its neighbours.
+  if (run->flights.size() > 1) block = CopyOf(*block);
+  if (block) memory_.Insert(std::move(block));
+}
+
+void BlockCache::AdmitFlight(const RunPtr& run, const FlightPtr& flight) {
+  Status admitted = Status(Code::kUnavailable, "no cache on disk");
+  ExpectedUse use;
+  {
+    MutexLock lock(&mu_);
+    use = flight->use;
+  }
+  if (flight->claim)
+    admitted = flight->claim->Admit(flight->object->version, flight->object->block_bytes,
+                                    flight->bytes->data, use);
+  // Who reads it next finds it there.
+  if (!admitted.ok() && flight->by_prefetch && memory_.limit_bytes() >= flight->id.length) {
+    auto block = CopyOf(*flight->bytes);
+    if (block) memory_.Insert(std::move(block));
+  }
+  flight->claim.reset();
+  (void)Remove(flight);
+  TellPrefetchers(flight, admitted.ok() ? Fetched::kFetched : Fetched::kRefused, OkStatus());
+}
+
+void BlockCache::EndRun(const RunPtr& run) {
+  std::vector<RunPtr> next;
+  {
+    MutexLock lock(&mu_);
+    std::erase(running_, run);
+    fetch_bytes_ -= run->length;
+    while (!queued_.empty() && (fetch_bytes_ == 0 || fetch_bytes_ + queued_.front()->length <=
+                                                         options_.max_fetch_bytes)) {
+      fetch_bytes_ += queued_.front()->length;
+      running_.push_back(queued_.front());
+      next.push_back(std::move(queued_.front()));
+      queued_.erase(queued_.begin());
+    }
+  }
+  for (const RunPtr& one : next) SubmitRun(one, false);
+}
+
+std::vector<BlockCache::Part> BlockCache::Remove(const FlightPtr& flight) {
+  MutexLock lock(&mu_);
+  auto found = flights_.find(flight->id);
+  if (found != flights_.end() && found->second == flight) flights_.erase(found);
+  return std::exchange(flight->parts, {});
+}
+
+void BlockCache::FailFlight(const FlightPtr& flight, const Status& status) {
+  flight->claim.reset();
+  std::vector<Part> parts = Remove(flight);
+  for (const Part& part : parts) Settle(part, status);
+  TellPrefetchers(flight, Fetched::kFailed, status);
+}
+
+// Only after Remove: nobody can join then.
+void BlockCache::TellPrefetchers(const FlightPtr& flight, Fetched how, const Status& status) {
+  std::vector<Flight::Prefetching> prefetching;
+  {
+    MutexLock lock(&mu_);
+    prefetching.swap(flight->prefetching);
+  }
+  for (const Flight::Prefetching& one : prefetching) (*one.done)(one.place, how, status);
+}
+
+void BlockCache::StreamFlight(const FlightPtr& flight) {
+  std::vector<Part> parts = Remove(flight);
+  TellPrefetchers(flight, Fetched::kRefused, OkStatus());
+  Stream(std::move(parts));
+}
+
+// Reads from the origin exactly what is asked for, straight to where it is wanted. Neighbours of
+// one request are read together.
+void BlockCache::Stream(std::vector<Part> parts) {
+  std::vector<Part> together;
+  auto flush = [&] {
+    if (!together.empty()) StreamTogether(std::exchange(together, {}));
+  };
+  for (Part& part : parts) {
+    bool follows = !together.empty() && together.back().request == part.request &&
+                   together.back().out.data() + together.back().out.size() == part.out.data();
+    if (!follows) flush();
+    together.push_back(std::move(part));
+  }
+  flush();
+}
+
+void BlockCache::StreamTogether(std::vector<Part> parts) {
+  Begin();
+  const std::shared_ptr<Request> request = parts.front().request;
+  const CachedObject& object = *request->object;
+  size_t bytes = 0;
+  for (const Part& part : parts) bytes += part.out.size();
+  std::vector<object::GetRequest> gets;
+  gets.push_back(MakeGet(object, parts.front().object_offset(),
+                         MutableBytes(parts.front().out.data(), bytes)));
+  std::vector<object::ObjectStore::GetDone> dones;
+  dones.emplace_back(
+      [this, bytes, parts = std::move(parts)](const Result<object::ObjectInfo>& result) {
+        counts_.origin_requests += 1;
+        if (result.ok()) {
+          counts_.origin_bytes += bytes;
+          counts_.streamed_bytes += bytes;
+        }
+        Status status = CheckVersion(*parts.front().request->object, result);
+        for (const Part& part : parts) Settle(part, status);
+        End();
+      });
+  object.origin->SubmitGets(std::move(gets), std::move(dones), request->ctx);
+}
+
+}  // namespace headrace::cache

@@ -1,0 +1,93 @@
+// An object store read through the node's cache. Reads of objects that have an etag go block by
+// block through a BlockCache; everything else goes to the origin. An object is what Head said of it
+// first: the bytes of two versions are never mixed, and a replaced object is kFailedPrecondition.
+//
+// Thread-safe. Works in a forked child, with a cache of the child's own, where the origin does.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headrace/cache/block_cache.h"
+#include "headrace/object/object_store.h"
+#include "headrace/object/per_process.h"
+
+namespace headrace::cache {
+
+// The cache of a process, shared by its stores; a forked child makes its own. Thread-safe.
+class ProcessCache {
+ public:
+  // Failures are those of BlockCache::Create.
+  static Result<std::shared_ptr<ProcessCache>> Create(const BlockCacheOptions& options);
+  // Null in a child whose own could not be made.
+  BlockCache* Get() { return per_process_.Get().cache.get(); }
+
+ private:
+  struct Holder {
+    std::unique_ptr<BlockCache> cache;
+  };
+  explicit ProcessCache(std::function<std::unique_ptr<Holder>()> make)
+      : per_process_(std::move(make)) {}
+  object::PerProcess<Holder> per_process_;
+};
+
+struct CachingStoreOptions {
+  // Tells stores apart whose buckets have the same name: "s3://bucket at endpoint". Without
+  // secrets. Empty: the origin's name.
+  std::string identity;
+  uint32_t block_bytes = kDefaultBlockBytes;
+  // How long a Head is believed. Without a limit, a new version is seen after the old one is found
+  // to be gone.
+  uint64_t head_ttl_ms = UINT64_MAX;
+  uint32_t head_threads = 4;   // ask for objects that are read without a Head before
+  size_t max_heads = 1 << 17;  // remembered at once
+};
+
+class CachingStore final : public object::ObjectStore {
+ public:
+  // kInvalidArgument for a block size that CheckBlockBytes refuses.
+  static Result<std::unique_ptr<CachingStore>> Create(std::shared_ptr<object::ObjectStore> origin,
+                                                      std::shared_ptr<ProcessCache> cache,
+                                                      CachingStoreOptions options);
+  ~CachingStore() override;
+
+  // The object as the cache knows it, for BlockCache::Prefetch. Failures as Head; kUnimplemented
+  // when it has no etag, so that it cannot be cached.
+  Result<std::shared_ptr<const CachedObject>> Find(const std::string& key, const Context& ctx);
+  // As ProcessCache::Get.
+  BlockCache* cache() const { return cache_->Get(); }
+
+  const std::string& name() const override { return origin_->name(); }
+  const object::Abilities& abilities() const override { return origin_->abilities(); }
+  Result<object::ObjectInfo> Head(const std::string& key, const Context& ctx) override;
+  void SubmitGets(std::vector<object::GetRequest> requests, std::vector<GetDone> dones,
+                  const Context& ctx) override;
+  Result<std::string> Put(const std::string& key, Bytes data, const object::PutOptions& options,
+                          const Context& ctx) override;
+  Status Delete(const std::string& key, const Context& ctx) override;
+  Result<object::ListPage> List(const object::ListRequest& request, const Context& ctx) override;
+  Result<std::unique_ptr<object::Upload>> StartUpload(const std::string& key,
+                                                      const Context& ctx) override;
+  Result<std::vector<object::PendingUpload>> ListUploads(const std::string& prefix,
+                                                         const Context& ctx) override;
+  Status AbortUpload(const object::PendingUpload& upload, const Context& ctx) override;
+
+ private:
+  class Heads;
+  class ForgettingUpload;
+  struct HeadsHolder;
+
+  CachingStore(std::shared_ptr<object::ObjectStore> origin, std::shared_ptr<ProcessCache> cache,
+               CachingStoreOptions options);
+  std::shared_ptr<Heads> heads();
+
+  const std::shared_ptr<object::ObjectStore> origin_;
+  const std::shared_ptr<ProcessCache> cache_;
+  const CachingStoreOptions options_;
+  object::PerProcess<HeadsHolder> heads_;
+};
+
+}  // namespace headrace::cache

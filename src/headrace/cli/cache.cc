@@ -1,0 +1,180 @@
+#include "headrace/base/text.h"
+#include "headrace/cache/cache_admin.h"
+#include "headrace/cache/cache_settings.h"
+#include "headrace/cli/commands.h"
+
+namespace headrace::cli {
+namespace {
+
+using cache::CacheAdmin;
+using cache::CachedObjectSummary;
+
+class CacheCommand final : public Command {
+ public:
+  void Declare(Arguments* arguments) override;
+  Result<ExitCode> Run(Session* session) override;
+
+ private:
+  Result<ExitCode> Stat(Session* session, CacheAdmin* admin);
+  Result<ExitCode> Ls(Session* session, CacheAdmin* admin);
+  Result<ExitCode> Verify(Session* session, CacheAdmin* admin);
+  Result<ExitCode> Change(Session* session, CacheAdmin* admin);
+  Result<ExitCode> Clear(Session* session, CacheAdmin* admin);
+
+  std::string action_, object_, directory_;
+};
+
+void CacheCommand::Declare(Arguments* arguments) {
+  arguments->Text("action", &action_, "What to do: stat, ls, verify, pin, unpin, evict or clear");
+  arguments->OptionalText("object", &object_,
+                          "For pin, unpin and evict (ls: optional): an object as `ls` names it, or "
+                          "the beginning of names with a '*' behind");
+  arguments->Text("--cache-dir", &directory_,
+                  "The cache's directory; else that of HEADRACE_CACHE_DIR");
+  arguments->Note(
+      "stat    space, limit and health\n"
+      "ls      the objects that are cached, and how much of each\n"
+      "verify  read everything and remove what is damaged; it is fetched again when needed\n"
+      "pin     keep an object's blocks whatever else needs room; unpin lets them go\n"
+      "evict   remove an object's blocks\n"
+      "clear   remove all blocks and pins\n\n"
+      "Jobs may use the cache meanwhile: what is missing they read from its origin.");
+  arguments->Example("headrace cache ls --cache-dir /nvme/cache", "What is there?");
+  arguments->Example("headrace cache pin 's3://bucket/train/*' --cache-dir /nvme/cache",
+                     "Keep a data set for the next weeks");
+}
+
+Result<ExitCode> CacheCommand::Run(Session* session) {
+  if (directory_.empty()) {
+    HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, cache::ReadCacheSettings({}));
+    directory_ = options.node.directory;
+  }
+  if (directory_.empty())
+    return Status(Code::kInvalidArgument,
+                  "which cache? name it with --cache-dir or HEADRACE_CACHE_DIR");
+  bool changes = action_ == "pin" || action_ == "unpin" || action_ == "evict";
+  if (!changes && action_ != "stat" && action_ != "ls" && action_ != "verify" && action_ != "clear")
+    return Error(Code::kInvalidArgument,
+                 "there is no action '{}': expected stat, ls, verify, pin, unpin, evict or clear",
+                 EscapeText(action_));
+  if (changes && object_.empty())
+    return Error(Code::kInvalidArgument, "{} what? Name an object as `headrace cache ls` does",
+                 action_);
+  HR_ASSIGN_OR_RETURN(auto admin, CacheAdmin::Open(session->fs, directory_));
+  if (changes) return Change(session, admin.get());
+  if (action_ == "stat") return Stat(session, admin.get());
+  if (action_ == "ls") return Ls(session, admin.get());
+  return action_ == "verify" ? Verify(session, admin.get()) : Clear(session, admin.get());
+}
+
+Result<ExitCode> CacheCommand::Stat(Session* session, CacheAdmin* admin) {
+  HR_ASSIGN_OR_RETURN(auto objects, admin->List(session->ctx));
+  uint64_t blocks = 0, bytes = 0, pinned_bytes = 0;
+  for (const CachedObjectSummary& object : objects) {
+    blocks += object.blocks;
+    bytes += object.bytes;
+    if (object.pinned) pinned_bytes += object.bytes;
+  }
+  uint64_t limit = admin->cache()->limit_bytes(), used = admin->cache()->used_bytes();
+  auto free = session->fs->FreeBytes(directory_);
+  if (session->json) {
+    Json json = Json::MakeObject()
+                    .Set("directory", EscapeText(directory_))
+                    .Set("limit_bytes", limit)
+                    .Set("used_bytes", used)
+                    .Set("objects", objects.size())
+                    .Set("blocks", blocks)
+                    .Set("bytes", bytes)
+                    .Set("pinned_bytes", pinned_bytes);
+    if (free.ok()) json.Set("disk_free_bytes", *free);
+    session->out->Print(json);
+    return ExitCode::kOk;
+  }
+  session->out->Print("{} of {} in use: {} blocks of {} objects; {} pinned\n", FormatSize(used),
+                      FormatSize(limit), FormatCount(blocks), FormatCount(objects.size()),
+                      FormatSize(pinned_bytes));
+  if (free.ok()) session->out->Print("{} free on its disk\n", FormatSize(*free));
+  return ExitCode::kOk;
+}
+
+Result<ExitCode> CacheCommand::Ls(Session* session, CacheAdmin* admin) {
+  HR_ASSIGN_OR_RETURN(auto objects, object_.empty() ? admin->List(session->ctx)
+                                                    : admin->Find(object_, session->ctx));
+  Json list = Json::MakeArray();
+  if (!session->json)
+    session->out->Print("{:>12} {:>12} {:>6}  {}\n", "cached", "size", "pinned", "object");
+  for (const CachedObjectSummary& object : objects) {
+    if (session->out->closed()) break;
+    uint64_t size = object.descriptor ? object.descriptor->version.size_bytes : 0;
+    if (!session->json) {
+      session->out->Print("{:>12} {:>12} {:>6}  {}\n", FormatSize(object.bytes),
+                          object.descriptor ? FormatSize(size) : "?", object.pinned ? "yes" : "",
+                          object.Name());
+      continue;
+    }
+    Json one = Json::MakeObject()
+                   .Set("id", object.id.Hex())
+                   .Set("name", object.Name())
+                   .Set("blocks", object.blocks)
+                   .Set("bytes", object.bytes)
+                   .Set("pinned", object.pinned);
+    if (object.descriptor)
+      one.Set("size_bytes", size).Set("etag", EscapeText(object.descriptor->version.etag));
+    list.Append(std::move(one));
+  }
+  if (session->json) session->out->Print(list);
+  return ExitCode::kOk;
+}
+
+Result<ExitCode> CacheCommand::Verify(Session* session, CacheAdmin* admin) {
+  cache::CacheVerifyReport report;
+  HR_RETURN_IF_ERROR(admin->Verify(&report, session->ctx));
+  if (session->json) {
+    session->out->Print(Json::MakeObject()
+                            .Set("blocks", report.blocks.load())
+                            .Set("bytes", report.bytes.load())
+                            .Set("damaged", report.damaged.load()));
+  } else {
+    session->out->Print("{} blocks read, {}; {} damaged and removed\n", FormatCount(report.blocks),
+                        FormatSize(report.bytes), FormatCount(report.damaged));
+  }
+  return report.damaged == 0 ? ExitCode::kOk : ExitCode::kBadData;
+}
+
+Result<ExitCode> CacheCommand::Change(Session* session, CacheAdmin* admin) {
+  HR_ASSIGN_OR_RETURN(auto objects, admin->Find(object_, session->ctx));
+  uint64_t bytes = 0;
+  for (const CachedObjectSummary& object : objects) {
+    if (action_ == "pin") HR_RETURN_IF_ERROR(admin->Pin(object.id));
+    if (action_ == "unpin") HR_RETURN_IF_ERROR(admin->Unpin(object.id));
+    if (action_ != "evict") {
+      bytes += object.bytes;
+      continue;
+    }
+    HR_ASSIGN_OR_RETURN(uint64_t removed, admin->Remove(object.id, session->ctx));
+    bytes += removed;
+  }
+  if (session->json) {
+    session->out->Print(Json::MakeObject().Set("objects", objects.size()).Set("bytes", bytes));
+  } else {
+    session->out->Print("{}: {} objects, {}\n", action_, FormatCount(objects.size()),
+                        FormatSize(bytes));
+  }
+  return ExitCode::kOk;
+}
+
+Result<ExitCode> CacheCommand::Clear(Session* session, CacheAdmin* admin) {
+  HR_ASSIGN_OR_RETURN(uint64_t bytes, admin->Clear(session->ctx));
+  if (session->json) {
+    session->out->Print(Json::MakeObject().Set("bytes", bytes));
+  } else {
+    session->out->Print("clear: {}\n", FormatSize(bytes));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeCacheCommand() { return std::make_unique<CacheCommand>(); }
+
+}  // namespace headrace::cli
