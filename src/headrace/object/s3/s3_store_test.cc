@@ -342,7 +342,7 @@ TEST_F(S3RenewalTest, PutsNoSecretIntoAMessage) {
   EXPECT_THAT(store->name(), Not(HasSubstr("secret")));
 }
 
-TEST_F(S3RenewalTest, EndsWhileCredentialsAreFetched) {
+TEST_F(S3RenewalTest, SaysWhichCredentialsCouldNotBeHad) {
   S3Options options = fake_.Options();
   options.access_key_id = options.secret_access_key = "";
   world_.WriteFile("/home/me/.aws/config", "[default]\ncredential_process = get\n");
