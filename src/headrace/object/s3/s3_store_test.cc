@@ -338,8 +338,8 @@ TEST_F(S3RenewalTest, PutsNoSecretIntoAMessage) {
   Status cut = store->Put("key", AsBytes("x"), {}, Context()).status();
   EXPECT_EQ(cut.code(), Code::kUnavailable);
   for (const Status& status : {refused, cut})
-    EXPECT_THAT(status.ToString(), Not(HasSubstr("secret"))) << status.ToString();
-  EXPECT_THAT(store->name(), Not(HasSubstr("secret")));
+    for (const std::string& secret : {next_.secret_access_key, next_.session_token})
+      EXPECT_THAT(status.ToString(), Not(HasSubstr(secret)));
 }
 
 TEST_F(S3RenewalTest, SaysWhichCredentialsCouldNotBeHad) {
@@ -454,7 +454,7 @@ TEST_F(S3StoreTest, ACompletionCanFailAfterItsStatus) {
   ASSERT_TRUE(upload->PutPart(1, AsBytes("x"), Context()).ok());
   net::ServerAnswer late = FakeS3::Failure(200, "InternalError");
   late.body = "  \n" + late.body;
-  server().Inject(AnswerWith(late), 1);
+  server().Enqueue({late});
   Status status = upload->Complete(1, Context()).status();
   EXPECT_EQ(status.code(), Code::kUnavailable) << status.ToString();
   EXPECT_THAT(status.ToString(), HasSubstr("InternalError"));
