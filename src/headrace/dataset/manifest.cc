@@ -139,6 +139,12 @@ ManifestShard ParseShard(const Json& object, size_t number, ManifestParser* pars
 
 Status CheckFormat(const Json& json, std::string_view file_name, const ManifestParser& parser) {
   const Json* format = json.Find("format");
+  if (format && format->AsString() == kUnfinishedFormat)
+    return Error(Code::kFailedPrecondition,
+                 "the data set is being sent to {}, or that was broken off: wait for its end, or "
+                 "run the same `headrace pack` again",
+                 EscapeText(DirectoryName(file_name)))
+        .At({.file = std::string(file_name), .offset = {}, .key = {}, .field = {}});
   if (!format || format->AsString() != kFormat)
     return Error(Code::kDataLoss, "{} is not a Headrace manifest: it has no \"format\": \"{}\"",
                  file_name, kFormat)

@@ -16,6 +16,8 @@
 namespace headrace::dataset {
 
 inline constexpr std::string_view kManifestName = "headrace.json";
+// The "format" of a manifest that stands in while its data set is being sent to where it lies.
+inline constexpr std::string_view kUnfinishedFormat = "headrace-unfinished";
 inline constexpr std::string_view kIndexSuffix = ".hridx";     // <shard>.hridx
 inline constexpr std::string_view kChecksumSuffix = ".hrsum";  // learned checksums, <shard>.hrsum
 // Where `headrace index` puts manifest and index of a folder or list that is read in place.
@@ -63,7 +65,7 @@ struct Manifest {
   // Reads the text of a headrace.json called `file_name` in messages.
   //   kDataLoss            no manifest, a member that is missing or wrong (says which), a name that
   //                        CheckRelativeName refuses, or a version or checksum that does not match.
-  //   kFailedPrecondition  written by a newer program.
+  //   kFailedPrecondition  written by a newer program, or of a data set that is not all there yet.
   static Result<Manifest> FromJson(std::string_view text, std::string_view file_name);
   // Reads and parses the manifest at `path`. Also the file system's failures.
   static Result<Manifest> Load(FileSystem* fs, const std::string& path);

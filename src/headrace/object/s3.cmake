@@ -1,4 +1,4 @@
-# The driver s3, included by the module's CMakeLists.txt.
+# The driver s3, included by CMakeLists.txt.
 target_sources(headrace_object PRIVATE
   range_request.cc timestamp.cc uri.cc
   s3/answers.cc s3/credential_sources.cc s3/credentials.cc s3/failure.cc s3/profiles.cc

@@ -1,4 +1,4 @@
-# The driver https, included by the module's CMakeLists.txt.
+# The driver https, included by CMakeLists.txt.
 target_sources(headrace_object PRIVATE https/https_store.cc)
 headrace_test(https_store_test
   SOURCES https/https_store_test.cc
