@@ -166,6 +166,29 @@ TEST_F(S3StoreTest, TakesNoWrongBytes) {
   EXPECT_EQ(Read(*store, "key", 500, 700), std::string(300, 'a') + std::string(200, 'b'));
 }
 
+TEST_F(S3StoreTest, AsksForTheSizeThatARefusedRangeLacks) {
+  auto store = Open();
+  Put(*store, "key", std::string(12345, 'x'));
+  server().Inject(AnswerWith(FakeS3::Failure(416, "InvalidRange")), 1);
+  std::string failure = Read(*store, "key", 10, 99999);
+  EXPECT_THAT(failure, HasSubstr("out of range"));
+  EXPECT_THAT(failure, HasSubstr("12345 bytes"));
+}
+
+TEST_F(S3StoreTest, ACompletionMayTellNoEtag) {
+  auto store = Open();
+  auto upload = *store->StartUpload("key", Context());
+  ASSERT_TRUE(upload->PutPart(1, AsBytes("x"), Context()).ok());
+  server().Inject(
+      [](const auto&, net::ServerAnswer& answer) {
+        answer.body = "<CompleteMultipartUploadResult><ETag/></CompleteMultipartUploadResult>";
+      },
+      1);
+  auto etag = upload->Complete(1, Context());
+  ASSERT_TRUE(etag.ok()) << etag.status().ToString();
+  EXPECT_EQ(*etag, store->Head("key", Context())->etag);
+}
+
 TEST_F(S3StoreTest, NeverMixesTwoVersions) {
   auto store = Open();
   Put(*store, "key", "0123456789");
