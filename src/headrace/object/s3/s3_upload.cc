@@ -149,9 +149,23 @@ Result<std::string> S3Upload::Complete(uint32_t num_parts, const Context& ctx) {
   }
   auto etag = ParseS3CompletedEtag(answer.response.body);
   if (!etag.ok()) return std::move(etag).status().Prefix(session_->Where(key_));
-  MutexLock lock(&mu_);
-  ended_ = true;
-  return etag;
+  {
+    MutexLock lock(&mu_);
+    ended_ = true;
+  }
+  return etag->empty() ? AskEtag(num_parts, ctx) : std::move(etag);
+}
+
+// For servers that do not tell it. Another object may be there by now, made in another way.
+std::string S3Upload::AskEtag(uint32_t num_parts, const Context& ctx) {
+  S3Call call;
+  call.verb = S3Verb::kHead;
+  call.method = "HEAD";
+  call.key = key_;
+  S3Answer answer = session_->Send(std::move(call), ctx);
+  std::string etag = StripEtag(answer.response.Header("etag"));
+  bool fits = answer.status.ok() && etag.ends_with("-" + std::to_string(num_parts));
+  return fits ? etag : "";
 }
 
 Status S3Upload::Abort(const Context& ctx) {

@@ -29,6 +29,7 @@ class S3Upload final : public Upload {
     std::string etag, checksum;
   };
   Status CheckOpen();
+  std::string AskEtag(uint32_t num_parts, const Context& ctx);
   // The list of parts that completes the upload.
   Result<std::string> PartList(uint32_t num_parts);
 
