@@ -92,6 +92,11 @@ Status CheckListUnchanged(const Parts& parts) {
 Status AddMdsContent(Parts* parts) {
   const std::string path = JoinPath(parts->data_folder, kMdsIndexName);
   HR_ASSIGN_OR_RETURN(std::string text, ReadMdsIndexText(parts->fs, parts->data_folder));
+  if (text.empty())
+    return Error(Code::kFailedPrecondition,
+                 "{} is gone, or no index of MDS shards any more: copy it to the dataset again",
+                 path)
+        .At({.file = path, .offset = {}, .key = {}, .field = {}});
   Listings listings(parts->fs);
   auto content = MdsContent::Open(parts->fs, parts->data_folder, text,
                                   [&](const std::string& file) { return listings.Has(file); });

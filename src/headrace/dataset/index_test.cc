@@ -297,12 +297,12 @@ TEST(Index, FindsRepeatedKeys) {
 
 TEST(Index, NewerVersionSaysSo) {
   std::string bytes = Build(ShardKind::kTar, SmallSamples(1));
-  StoreLittle<uint32_t>(&bytes[index_format::kAtVersion], 2);
+  StoreLittle<uint32_t>(&bytes[index_format::kAtVersion], 3);
   StoreLittle<uint32_t>(&bytes[index_format::kAtHeaderCrc],
                         Crc32c(AsBytes(bytes).first(index_format::kAtHeaderCrc)));
   Status status = IndexReader::FromBytes(bytes, "x.hridx").status();
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
-  EXPECT_THAT(status.ToString(), HasSubstr("version 2"));
+  EXPECT_THAT(status.ToString(), HasSubstr("version 3"));
   EXPECT_THAT(status.ToString(), HasSubstr("newer headrace"));
 }
 

@@ -106,11 +106,21 @@ std::string Replace(std::string text, std::string_view from, std::string_view to
 
 TEST(Manifest, NewerFormatSaysSo) {
   std::string text =
-      Replace(MakeManifest().ToJson(), "\"format_version\": 1", "\"format_version\": 3");
+      Replace(MakeManifest().ToJson(), "\"format_version\": 1", "\"format_version\": 4");
   Status status = Manifest::FromJson(text, "m.json").status();
   EXPECT_EQ(status.code(), Code::kFailedPrecondition);
   EXPECT_THAT(status.ToString(), HasSubstr("newer headrace"));
-  EXPECT_THAT(status.ToString(), HasSubstr("version 3"));
+  EXPECT_THAT(status.ToString(), HasSubstr("version 4"));
+}
+
+TEST(Manifest, KindsThatCameLaterRaiseTheFormatVersion) {
+  for (const char* kind : {"tfrecord", "mds"}) {
+    Manifest manifest = MakeManifest();
+    manifest.kind = kind;
+    std::string text = manifest.ToJson();
+    EXPECT_THAT(text, HasSubstr("\"format_version\": 3"));
+    EXPECT_EQ(Manifest::FromJson(text, "m.json").value().kind, kind);
+  }
 }
 
 TEST(Manifest, FaultsNameTheirPlace) {

@@ -284,15 +284,15 @@ TEST(Mds, DamagedIndexJsonNamesTheMember) {
   };
   EXPECT_TRUE(MdsIndex::FromJson(good, "index.json").ok());
   EXPECT_THAT(broken("\"samples\"", "\"simples\""), HasSubstr("samples"));
-  EXPECT_THAT(broken("\"basename\":\"shard", "\"basename\":\"../shard"), HasSubstr("'..'"));
-  EXPECT_THAT(broken("\"basename\":\"shard", "\"basename\":\"/shard"), HasSubstr("absolute"));
-  EXPECT_THAT(broken("\"bytes\":100", "\"bytes\":-1"), HasSubstr("bytes"));
-  EXPECT_THAT(broken("\"bytes\":100", "\"bytes\":5000000000"), HasSubstr("more than a shard"));
+  EXPECT_THAT(broken("\"basename\": \"shard", "\"basename\": \"../shard"), HasSubstr("'..'"));
+  EXPECT_THAT(broken("\"basename\": \"shard", "\"basename\": \"/shard"), HasSubstr("absolute"));
+  EXPECT_THAT(broken("\"bytes\": 100", "\"bytes\": -1"), HasSubstr("bytes"));
+  EXPECT_THAT(broken("\"bytes\": 100", "\"bytes\": 5000000000"), HasSubstr("more than a shard"));
   EXPECT_THAT(broken("\"mds\"", "\"csv\""), HasSubstr("'csv' is not supported"));
-  EXPECT_THAT(broken("\"version\":2,\"samples\"", "\"version\":1,\"samples\""),
+  EXPECT_THAT(broken("\"version\": 2, \"samples\"", "\"version\": 1, \"samples\""),
               HasSubstr("version 1"));
-  EXPECT_THAT(broken("[\"image\",\"label\"]", "[\"image\"]"), HasSubstr("column_names has 1"));
-  EXPECT_THAT(broken("[\"image\",\"label\"]", "[\"image\",\"image\"]"),
+  EXPECT_THAT(broken("[\"image\", \"label\"]", "[\"image\"]"), HasSubstr("column_names has 1"));
+  EXPECT_THAT(broken("[\"image\", \"label\"]", "[\"image\", \"image\"]"),
               HasSubstr("column_names[1]"));
   EXPECT_THAT(broken("\"raw_data\"", "\"raw\""), HasSubstr("raw_data"));
 }

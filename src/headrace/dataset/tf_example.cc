@@ -232,7 +232,8 @@ void TfExample::DropRepeated() {
 Status TfExample::Parse(FileWindow* window, uint64_t offset, uint64_t length) {
   features_.clear();
   values_.clear();
-  HR_RETURN_IF_ERROR(Parser{window, this}.ReadExample({offset, offset + length}));
+  Parser parser{window, this};
+  HR_RETURN_IF_ERROR(parser.ReadExample({offset, offset + length}));
   DropRepeated();
   return OkStatus();
 }

@@ -127,7 +127,7 @@ TEST_F(VerifyTest, DamagedHeaderBetweenFieldsIsFound) {
   auto report = Run();
   ASSERT_TRUE(report.ok());
   ASSERT_EQ(report->faults.size(), 1u);
-  EXPECT_THAT(report->faults[0].ToString(), HasSubstr("headers are damaged"));
+  EXPECT_THAT(report->faults[0].ToString(), HasSubstr("stands between them is damaged"));
 }
 
 TEST_F(VerifyTest, DamagedIndexIsFoundAndOtherShardsAreChecked) {
