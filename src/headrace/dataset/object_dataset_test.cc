@@ -165,11 +165,11 @@ TEST_F(ObjectDatasetTest, IndexesInTheBucket) {
 
 TEST_F(ObjectDatasetTest, VerifiesEverything) {
   MakeTwoShards();
-  auto report = Verify(bucket_.get(), Open(), {}, Context());
+  auto report = Verify(Open(), {}, Context());
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   EXPECT_EQ(report->num_faults, 0u);
   store_->FlipBit("1.tar", 700);
-  report = Verify(bucket_.get(), Open(), {}, Context());
+  report = Verify(Open(), {}, Context());
   ASSERT_TRUE(report.ok());
   EXPECT_GT(report->num_faults, 0u);
 }
