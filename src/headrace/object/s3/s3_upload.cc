@@ -135,7 +135,11 @@ Status S3Upload::CheckStillThere(const Context& ctx) {
   call.key = key_;
   call.query = {{"uploadId", id_}, {"max-parts", "1"}};
   S3Answer answer = session_->Send(std::move(call), ctx);
-  return answer.error.code == "NoSuchUpload" ? std::move(answer.status) : OkStatus();
+  // Some servers call it NoSuchKey.
+  if (answer.response.status != 404 || answer.error.code == "NoSuchBucket") return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "{}: the upload is not there any more: it was completed or given up",
+               session_->Where(key_));
 }
 
 Result<std::string> S3Upload::Complete(uint32_t num_parts, const Context& ctx) {
