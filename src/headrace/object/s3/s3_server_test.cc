@@ -1,5 +1,5 @@
 // The driver s3 against a real server, which the environment names: the variables that AWS tools
-// read, HEADRACE_TEST_S3_BUCKET (emptied before each test!) and HEADRACE_S3_DIALECT. Run by
+// read, HEADRACE_TEST_S3_BUCKET and HEADRACE_S3_DIALECT. It leaves objects in the bucket. Run by
 // tests/integration/test_s3_servers.py, which starts servers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "headrace/object/retrying_store.h"
 #include "headrace/object/s3/s3_store.h"
 #include "headrace/object/testing/conformance.h"
+#include "headrace/object/testing/prefix_store.h"
 
 namespace headrace::object {
 namespace {
@@ -35,26 +36,15 @@ std::shared_ptr<ObjectStore> Open(const S3Options& options = Options(),
   return store.ok() ? *std::move(store) : nullptr;
 }
 
-// Removes all objects and uploads.
-void Empty(ObjectStore& store) {
-  while (true) {
-    auto page = store.List({}, Context());
-    ASSERT_TRUE(page.ok()) << page.status().ToString();
-    for (const ObjectInfo& info : page->objects)
-      ASSERT_TRUE(store.Delete(info.key, Context()).ok()) << info.key;
-    if (page->objects.empty()) break;
-  }
-  auto uploads = store.ListUploads("", Context());
-  ASSERT_TRUE(uploads.ok()) << uploads.status().ToString();
-  for (const PendingUpload& upload : *uploads)
-    ASSERT_TRUE(store.AbortUpload(upload, Context()).ok());
-}
-
+// The part of the bucket below a new prefix. As programs use it: a busy server may fail a request
+// that races with another.
 StoreUnderTest OpenEmpty() {
+  static const int64_t start = WallClockNanos();
+  static int number = 0;
   StoreUnderTest test;
-  // As programs use it: a busy server may fail a request that races with another.
-  if (auto store = Open()) test.store = MakeRetryingStore(store);
-  if (test.store) Empty(*test.store);
+  if (auto store = Open())
+    test.store = MakePrefixStore(MakeRetryingStore(store),
+                                 std::to_string(start) + "-" + std::to_string(++number) + "/");
   return test;
 }
 
@@ -70,9 +60,11 @@ Abilities Claimed() {
   return can;
 }
 
-// Keys in S3 are UTF-8; control characters have a test of their own.
+// Keys in S3 are UTF-8; control characters have a test of their own. Prefixes take some of the
+// length.
 const bool kRegistered = RegisterObjectStoreSuite(
-    "s3_server", {.abilities = Claimed(), .open = OpenEmpty, .text_keys_only = true});
+    "s3_server",
+    {.abilities = Claimed(), .open = OpenEmpty, .text_keys_only = true, .max_key_bytes = 1000});
 
 TEST(S3Server, TakesControlCharactersInKeys) {
   StoreUnderTest test = OpenEmpty();

@@ -33,8 +33,9 @@ Abilities AbilitiesOf(const S3Dialect& dialect) {
   return can;
 }
 
-// Keys that a server would take for another one.
+// Keys that a server with files in folders takes for others.
 bool IsOddPath(std::string_view key) {
+  if (key.find('\\') != std::string_view::npos) return true;
   while (true) {
     size_t slash = key.find('/');
     std::string_view part = key.substr(0, slash);
@@ -123,11 +124,10 @@ class S3Store final : public ObjectStore {
 Status S3Store::Check(const std::string& key) const {
   HR_RETURN_IF_ERROR(CheckKey(name(), key));
   if (abilities_.strict_keys || (!IsOddPath(key) && IsValidUtf8(key))) return OkStatus();
-  return Error(
-      Code::kInvalidArgument,
-      "{}: a server of the kind '{}' takes no keys with empty, '.' or '..' parts, nor keys "
-      "that are not UTF-8",
-      session_->Where(key), session_->settings().dialect.name);
+  return Error(Code::kInvalidArgument,
+               "{}: a server of the kind '{}' takes no keys with empty, '.' or '..' parts or a "
+               "backslash, nor keys that are not UTF-8",
+               session_->Where(key), session_->settings().dialect.name);
 }
 
 S3Call S3Store::HeadCall(const std::string& key, const std::string& if_match) const {

@@ -484,6 +484,18 @@ TEST_F(S3StoreTest, ACompletionCanFailAfterItsStatus) {
   EXPECT_TRUE(upload->Complete(1, Context()).ok());
 }
 
+TEST_F(S3StoreTest, ACompletionOfWhatIsGoneEnds) {
+  auto store = Open();
+  auto upload = *store->StartUpload("key", Context());
+  ASSERT_TRUE(upload->PutPart(1, AsBytes("x"), Context()).ok());
+  auto is_post = [](const net::ServerRequest& request) { return request.method == "POST"; };
+  server().Inject(net::DropFault(), 1, is_post);  // done, and its answer lost
+  EXPECT_EQ(upload->Complete(1, Context()).status().code(), Code::kUnavailable);
+  server().Inject(net::StatusFault(500), 100, is_post);
+  EXPECT_EQ(upload->Complete(1, Context()).status().code(), Code::kFailedPrecondition);
+  EXPECT_EQ(Read(*store, "key", 1), "x");
+}
+
 TEST_F(S3StoreTest, GuardsBodiesAsTheDialectSays) {
   S3Options options = fake_.Options();
   auto md5 = Open(options);
@@ -515,7 +527,7 @@ TEST_F(S3StoreTest, KeepsOddKeysFromServersThatMixThemUp) {
   options.dialect = "seaweedfs";
   auto store = Open(options);
   EXPECT_FALSE(store->abilities().strict_keys);
-  for (const char* key : {"a/../b", "./a", "a//b", "/a", ".", "..", "a/."}) {
+  for (const char* key : {"a/../b", "./a", "a//b", "/a", ".", "..", "a/.", "a\\b", "caf\xe9"}) {
     EXPECT_EQ(store->Put(key, AsBytes("x"), {}, Context()).status().code(), Code::kInvalidArgument);
     EXPECT_EQ(store->Head(key, Context()).status().code(), Code::kInvalidArgument);
   }
