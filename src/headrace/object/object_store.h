@@ -38,7 +38,8 @@ struct Abilities {
   bool put_if_absent = false;   // PutOptions::if_absent, one winner among racing writers
   bool put_if_match = false;    // PutOptions::if_match
   bool get_if_match = false;    // GetRequest::if_match
-  bool strict_keys = true;      // false: some keys ("." parts, empty parts) are refused
+  bool ordered_list = true;     // List goes by the keys' bytes; false: in an order of its own
+  bool strict_keys = true;      // false: some keys ("." parts, empty parts, no UTF-8) are refused
   uint64_t min_part_bytes = 0;  // of an upload's parts but the last
   uint64_t max_parts = 10000;
 };
@@ -62,7 +63,7 @@ struct PutOptions {
   std::string if_match;    // only where the object has this etag; empty: no condition
 };
 
-// A part of a listing, in the order of the keys' bytes.
+// A part of a listing, in the order of the keys' bytes (but see Abilities::ordered_list).
 struct ListPage {
   std::vector<ObjectInfo> objects;    // without those below `prefixes`
   std::vector<std::string> prefixes;  // with a delimiter: what the other keys have in common

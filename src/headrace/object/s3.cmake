@@ -15,7 +15,7 @@ headrace_test(s3_store_test
 
 # Against real servers, which tests/integration/test_s3_servers.py starts.
 if(HEADRACE_TESTS)
-  add_executable(s3_server_test s3/s3_server_test.cc)
+  add_executable(s3_server_test s3/s3_server_test.cc testing/prefix_store.cc)
   target_link_libraries(s3_server_test PRIVATE headrace_object headrace_object_testing headrace_options
     GTest::gmock GTest::gtest GTest::gtest_main)
   headrace_precompile_test_headers(s3_server_test)

@@ -157,6 +157,19 @@ TEST(S3Listing, NoticesKeysThatRepeatOrGoBackwards) {
   EXPECT_EQ(Check(below, Page({"y"})).code(), Code::kDataLoss);
 }
 
+TEST(S3Listing, TakesAnotherOrderWhereItIsDeclared) {
+  ListRequest after;
+  after.after = "b";
+  auto page = CheckUnorderedS3Listing(after, {}, Page({"c", "b", "a", "d"}, {"z/", "a/"}, "t"));
+  ASSERT_TRUE(page.ok()) << page.status().ToString();
+  ASSERT_EQ(page->objects.size(), 2u);
+  EXPECT_EQ(page->objects[0].key, "c");
+  EXPECT_EQ(page->prefixes, std::vector<std::string>{"z/"});
+  EXPECT_EQ(S3ListPosition::Decode(page->next)->token, "t");
+  EXPECT_EQ(CheckUnorderedS3Listing({}, {}, Page({"b", "a", "b"})).status().code(),
+            Code::kDataLoss);
+}
+
 TEST(S3Listing, HoldsEachPageAgainstThoseBefore) {
   auto first = CheckS3Listing({}, {}, Page({"a", "c"}, {"b/"}, "t"));
   ASSERT_TRUE(first.ok());

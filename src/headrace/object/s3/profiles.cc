@@ -45,7 +45,8 @@ std::string PathOf(const S3Surroundings& surroundings, const std::string& variab
 
 Result<ProfileFile> LoadFile(const std::string& path, FileSystem* files) {
   constexpr uint64_t kMaxBytes = 1 << 20;
-  if (path.empty()) return ProfileFile();
+  // How people say that there is none.
+  if (path.empty() || path == "/dev/null") return ProfileFile();
   auto text = files->ReadWhole(path, kMaxBytes);
   if (!text.ok() && text.status().code() == Code::kNotFound) return ProfileFile();
   if (!text.ok()) return std::move(text).status();

@@ -1,5 +1,6 @@
 #include "headrace/object/s3/s3_listing.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "headrace/base/text.h"
@@ -22,6 +23,19 @@ Status CheckName(const std::string& name, const std::string& prefix, std::string
                  EscapeText(name), EscapeText(*last));
   *last = name;
   return OkStatus();
+}
+
+// The page, and where the next one begins.
+Result<ListPage> PageOf(const S3ListPosition& before, S3ListPosition next, S3Listing listing) {
+  ListPage page;
+  page.objects = std::move(listing.objects);
+  page.prefixes = std::move(listing.prefixes);
+  if (!listing.truncated) return page;
+  if (listing.token == before.token && page.objects.empty() && page.prefixes.empty())
+    return Error(Code::kDataLoss, "the server says that the listing goes on, and it does not");
+  next.token = std::move(listing.token);
+  page.next = next.Encode();
+  return page;
 }
 
 }  // namespace
@@ -51,14 +65,26 @@ Result<ListPage> CheckS3Listing(const ListRequest& request, const S3ListPosition
   // A prefix that `after` is below may come again, so only prefixes are held against each other.
   for (const std::string& prefix : listing.prefixes)
     HR_RETURN_IF_ERROR(CheckName(prefix, request.prefix, &next.last_prefix));
-  ListPage page;
-  page.objects = std::move(listing.objects);
-  page.prefixes = std::move(listing.prefixes);
-  if (!listing.truncated) return page;
-  if (listing.token == before.token && page.objects.empty() && page.prefixes.empty())
-    return Error(Code::kDataLoss, "the server says that the listing goes on, and it does not");
-  next.token = std::move(listing.token);
-  page.next = next.Encode();
+  return PageOf(before, std::move(next), std::move(listing));
+}
+
+Result<ListPage> CheckUnorderedS3Listing(const ListRequest& request, const S3ListPosition& before,
+                                         S3Listing listing) {
+  std::sort(listing.objects.begin(), listing.objects.end(),
+            [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
+  std::sort(listing.prefixes.begin(), listing.prefixes.end());
+  std::string last_key, last_prefix;
+  for (const ObjectInfo& info : listing.objects)
+    HR_RETURN_IF_ERROR(CheckName(info.key, request.prefix, &last_key));
+  for (const std::string& prefix : listing.prefixes)
+    HR_RETURN_IF_ERROR(CheckName(prefix, request.prefix, &last_prefix));
+  auto page = PageOf(before, before, std::move(listing));
+  if (!page.ok()) return page;
+  std::erase_if(page->objects, [&](const ObjectInfo& info) { return info.key <= request.after; });
+  // All keys below a prefix are smaller than `after` if it is, and `after` is not among them.
+  std::erase_if(page->prefixes, [&](const std::string& prefix) {
+    return prefix <= request.after && !request.after.starts_with(prefix);
+  });
   return page;
 }
 

@@ -24,5 +24,9 @@ struct S3ListPosition {
 // Makes a page of what the server sent. kDataLoss names what is wrong: then nothing of it is used.
 Result<ListPage> CheckS3Listing(const ListRequest& request, const S3ListPosition& before,
                                 S3Listing listing);
+// The same for servers whose order is another one. They cannot be asked for what comes after a key,
+// so that is picked here; a name that repeats is only noticed within a page.
+Result<ListPage> CheckUnorderedS3Listing(const ListRequest& request, const S3ListPosition& before,
+                                         S3Listing listing);
 
 }  // namespace headrace::object

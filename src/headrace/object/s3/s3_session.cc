@@ -64,8 +64,9 @@ struct S3Session::Running {
   S3CredentialsPtr credentials;  // null: anonymous
   std::string region;            // that it was signed for
   std::optional<Uri> place;      // a redirect has named another one
-  bool renewed = false, region_learned = false, time_learned = false, asking_why = false;
-  S3Answer first;  // the failure whose reason is asked for
+  bool renewed = false, region_learned = false, time_learned = false;
+  bool asking_why = false, asking_size = false;
+  S3Answer first;  // the failure that more is asked about
 };
 
 S3Session::S3Session(std::string bucket, S3Settings settings, net::HttpClient* client)
@@ -197,11 +198,18 @@ void S3Session::OnAnswer(const RunningPtr& running, Result<net::HttpResponse> re
     // The reason of a failure could not be had: the failure itself is the answer.
     bool ours = result.status().code() == Code::kCancelled ||
                 result.status().code() == Code::kDeadlineExceeded;
-    if (running->asking_why && !ours) return Fail(running, std::move(running->first));
+    bool asking = running->asking_why || running->asking_size;
+    if (asking && !ours) return Fail(running, std::move(running->first));
     return Fail(running, {.status = std::move(result).status()});
   }
   S3Answer answer{.status = {}, .error = {}, .response = *std::move(result)};
   int status = answer.response.status;
+  if (running->asking_size) {
+    std::string size(answer.response.Header("content-length"));
+    if (status == 200 && !size.empty())
+      running->first.response.headers.push_back({"content-range", "bytes */" + size});
+    return Fail(running, std::move(running->first));
+  }
   if (status >= 200 && status < 300) {
     bucket_seen_.store(true, std::memory_order_relaxed);
     return Finish(running, std::move(answer));
@@ -220,7 +228,7 @@ void S3Session::OnAnswer(const RunningPtr& running, Result<net::HttpResponse> re
 // True where something was learned that may make the same request succeed.
 bool S3Session::SendAgain(const RunningPtr& running, const S3Answer& answer) {
   return LearnRegion(running, answer) || LearnTime(running, answer) ||
-         LearnPlace(running, answer) || AskWhy(running, answer);
+         LearnPlace(running, answer) || AskWhy(running, answer) || AskSize(running, answer);
 }
 
 bool S3Session::LearnRegion(const RunningPtr& running, const S3Answer& answer) {
@@ -284,6 +292,19 @@ bool S3Session::AskWhy(const RunningPtr& running, const S3Answer& answer) {
   running->asking_why = true;
   running->call.method = "GET";
   running->call.headers.push_back({"Range", "bytes=0-0"});
+  return true;
+}
+
+// Not all servers tell it with 416.
+bool S3Session::AskSize(const RunningPtr& running, const S3Answer& answer) {
+  S3Call& call = running->call;
+  if (call.into.empty() || answer.response.status != 416 ||
+      !answer.response.Header("content-range").empty())
+    return false;
+  running->first = answer;
+  running->asking_size = true;
+  call.method = "HEAD";
+  std::erase_if(call.headers, [](const net::HttpHeader& header) { return header.name == "Range"; });
   return true;
 }
 

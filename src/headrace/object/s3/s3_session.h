@@ -2,8 +2,9 @@
 // failed for. Internal to the driver s3. Thread-safe.
 //
 // Not a retry: a request is sent again only after something was learned, and for each reason once:
-// renewed credentials, the bucket's region, the server's time, the place a redirect names, or, for
-// a HEAD, whose failures have no body, the reason itself (by a GET of one byte).
+// renewed credentials, the bucket's region, the server's time, or the place a redirect names. And
+// where an answer lacks something it is asked for: the reason of a failed HEAD (by a GET of one
+// byte), the size of an object that a range is outside of (by a HEAD).
 #pragma once
 
 #include <atomic>
@@ -79,6 +80,7 @@ class S3Session {
   bool LearnTime(const RunningPtr& running, const S3Answer& answer);
   bool LearnPlace(const RunningPtr& running, const S3Answer& answer);
   bool AskWhy(const RunningPtr& running, const S3Answer& answer);
+  bool AskSize(const RunningPtr& running, const S3Answer& answer);
   void Renew(const RunningPtr& running, S3Answer answer);
   void Fail(const RunningPtr& running, S3Answer answer);
   void Finish(const RunningPtr& running, S3Answer answer);

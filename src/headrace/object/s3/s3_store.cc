@@ -27,13 +27,15 @@ Abilities AbilitiesOf(const S3Dialect& dialect) {
   can.put_if_match = dialect.put_if_match;
   can.get_if_match = true;
   can.strict_keys = dialect.strict_keys;
+  can.ordered_list = dialect.ordered_list;
   can.min_part_bytes = kMinPartBytes;
   can.max_parts = kMaxS3Parts;
   return can;
 }
 
-// Keys that a server would take for another one.
+// Keys that a server with files in folders takes for others.
 bool IsOddPath(std::string_view key) {
+  if (key.find('\\') != std::string_view::npos) return true;
   while (true) {
     size_t slash = key.find('/');
     std::string_view part = key.substr(0, slash);
@@ -121,10 +123,12 @@ class S3Store final : public ObjectStore {
 
 Status S3Store::Check(const std::string& key) const {
   HR_RETURN_IF_ERROR(CheckKey(name(), key));
-  if (abilities_.strict_keys || !IsOddPath(key)) return OkStatus();
-  return Error(Code::kInvalidArgument,
-               "{}: a server of the kind '{}' takes keys with empty, '.' or '..' parts for others",
-               session_->Where(key), session_->settings().dialect.name);
+  if (abilities_.strict_keys || (!IsOddPath(key) && IsValidUtf8(key))) return OkStatus();
+  return Error(
+      Code::kInvalidArgument,
+      "{}: a server of the kind '{}' takes no keys with empty, '.' or '..' parts or a "
+      "backslash, nor keys that are not UTF-8",
+      session_->Where(key), session_->settings().dialect.name);
 }
 
 S3Call S3Store::HeadCall(const std::string& key, const std::string& if_match) const {
@@ -230,14 +234,16 @@ Result<ListPage> S3Store::List(const ListRequest& request, const Context& ctx) {
   if (!request.token.empty()) {
     HR_ASSIGN_OR_RETURN(position, S3ListPosition::Decode(request.token));
     call.query.push_back({"continuation-token", position.token});
-  } else if (!request.after.empty()) {
+  } else if (!request.after.empty() && abilities_.ordered_list) {
     call.query.push_back({"start-after", request.after});
   }
   S3Answer answer = session_->Send(std::move(call), ctx);
   HR_RETURN_IF_ERROR(std::move(answer.status));
   auto listing = ParseS3Listing(answer.response.body);
   if (!listing.ok()) return Named("", std::move(listing).status());
-  auto page = CheckS3Listing(request, position, *std::move(listing));
+  auto page = abilities_.ordered_list
+                  ? CheckS3Listing(request, position, *std::move(listing))
+                  : CheckUnorderedS3Listing(request, position, *std::move(listing));
   if (!page.ok()) return Named("", std::move(page).status());
   return page;
 }

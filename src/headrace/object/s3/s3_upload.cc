@@ -123,12 +123,32 @@ Result<std::string> S3Upload::PartList(uint32_t num_parts) {
   return xml + "</CompleteMultipartUpload>";
 }
 
+// After a completion whose outcome is not known: of one that is not there any more some servers say
+// for ever that they are busy.
+Status S3Upload::CheckStillThere(const Context& ctx) {
+  {
+    MutexLock lock(&mu_);
+    if (!unclear_) return OkStatus();
+  }
+  S3Call call;
+  call.verb = S3Verb::kCompleteUpload;
+  call.key = key_;
+  call.query = {{"uploadId", id_}, {"max-parts", "1"}};
+  S3Answer answer = session_->Send(std::move(call), ctx);
+  // Some servers call it NoSuchKey.
+  if (answer.response.status != 404 || answer.error.code == "NoSuchBucket") return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "{}: the upload is not there any more: it was completed or given up",
+               session_->Where(key_));
+}
+
 Result<std::string> S3Upload::Complete(uint32_t num_parts, const Context& ctx) {
   if (num_parts == 0 || num_parts > kMaxS3Parts)
     return Error(Code::kInvalidArgument, "{}: an upload of {} parts: 1 to {} are possible",
                  session_->Where(key_), num_parts, kMaxS3Parts);
   HR_RETURN_IF_ERROR(CheckOpen());
   HR_ASSIGN_OR_RETURN(std::string xml, PartList(num_parts));
+  HR_RETURN_IF_ERROR(CheckStillThere(ctx));
   S3Call call;
   call.verb = S3Verb::kCompleteUpload;
   call.method = "POST";
@@ -137,6 +157,10 @@ Result<std::string> S3Upload::Complete(uint32_t num_parts, const Context& ctx) {
   call.headers = {{"Content-Type", "application/xml"}};
   call.body = AsBytes(xml);
   S3Answer answer = session_->Send(std::move(call), ctx);
+  if (answer.status.code() == Code::kUnavailable) {
+    MutexLock lock(&mu_);
+    unclear_ = true;
+  }
   HR_RETURN_IF_ERROR(std::move(answer.status));
   // The status comes before the parts are joined: a failure after that is in the body.
   if (IsS3Error(answer.response.body)) {
@@ -149,9 +173,23 @@ Result<std::string> S3Upload::Complete(uint32_t num_parts, const Context& ctx) {
   }
   auto etag = ParseS3CompletedEtag(answer.response.body);
   if (!etag.ok()) return std::move(etag).status().Prefix(session_->Where(key_));
-  MutexLock lock(&mu_);
-  ended_ = true;
-  return etag;
+  {
+    MutexLock lock(&mu_);
+    ended_ = true;
+  }
+  return etag->empty() ? AskEtag(num_parts, ctx) : std::move(etag);
+}
+
+// For servers that do not tell it. Another object may be there by now, made in another way.
+std::string S3Upload::AskEtag(uint32_t num_parts, const Context& ctx) {
+  S3Call call;
+  call.verb = S3Verb::kHead;
+  call.method = "HEAD";
+  call.key = key_;
+  S3Answer answer = session_->Send(std::move(call), ctx);
+  std::string etag = StripEtag(answer.response.Header("etag"));
+  bool fits = answer.status.ok() && etag.ends_with("-" + std::to_string(num_parts));
+  return fits ? etag : "";
 }
 
 Status S3Upload::Abort(const Context& ctx) {

@@ -29,6 +29,8 @@ class S3Upload final : public Upload {
     std::string etag, checksum;
   };
   Status CheckOpen();
+  Status CheckStillThere(const Context& ctx);
+  std::string AskEtag(uint32_t num_parts, const Context& ctx);
   // The list of parts that completes the upload.
   Result<std::string> PartList(uint32_t num_parts);
 
@@ -36,7 +38,8 @@ class S3Upload final : public Upload {
   const std::string key_, id_;
   Mutex mu_;  // none is taken while it is held; no I/O under it
   std::map<uint32_t, Part> parts_ HR_GUARDED_BY(mu_);
-  bool ended_ HR_GUARDED_BY(mu_) = false;  // completed or given up
+  bool ended_ HR_GUARDED_BY(mu_) = false;    // completed or given up
+  bool unclear_ HR_GUARDED_BY(mu_) = false;  // a completion failed, and may have been done
 };
 
 // Gives up an upload. OK where there is none.

@@ -24,8 +24,8 @@ constexpr std::array<S3Dialect, 4> kDialects = {{
     {.name = "aws", .checksum = S3Checksum::kCrc32c},
     // With the quotes it answers 412 always.
     {.name = "ceph", .put_if_match_quoted = false},
-    // It keeps objects as files in folders.
-    {.name = "seaweedfs", .strict_keys = false},
+    // It keeps objects as files in folders, and lists folder by folder.
+    {.name = "seaweedfs", .strict_keys = false, .ordered_list = false},
 }};
 
 bool IsRegion(std::string_view region) {

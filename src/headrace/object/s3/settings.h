@@ -42,6 +42,7 @@ struct S3Dialect {
   bool put_if_match = true;         // PUT obeys If-Match
   bool put_if_match_quoted = true;  // ... with the ETag in quotes, as it should be
   bool strict_keys = true;          // keys with "." and ".." parts and "//" are taken
+  bool ordered_list = true;         // listings go by the keys' bytes
   S3Checksum checksum = S3Checksum::kMd5;
 };
 

@@ -171,6 +171,12 @@ TEST_F(S3SettingsTest, NameAProfileThatIsMissing) {
   EXPECT_EQ(Read().credentials.kind, Kind::kProfile);
 }
 
+TEST_F(S3SettingsTest, TakeTheNullDeviceForNoFile) {
+  WriteConfig("[default]\nregion = r-1\n");
+  world_.variables["AWS_CONFIG_FILE"] = "/dev/null";
+  EXPECT_EQ(Read().region, "us-east-1");
+}
+
 TEST_F(S3SettingsTest, SayWhatWorksInsteadOfRolesAndSignOn) {
   for (const char* wish : {"role_arn = arn:x", "sso_session = s", "sso_start_url = https://x"}) {
     WriteConfig("[default]\n" + std::string(wish) + "\n");

@@ -20,6 +20,7 @@ void ClaimsWhatItShould(const Bench& b) {
   EXPECT_EQ(claimed.put_if_absent, b.can().put_if_absent);
   EXPECT_EQ(claimed.put_if_match, b.can().put_if_match);
   EXPECT_EQ(claimed.get_if_match, b.can().get_if_match);
+  EXPECT_EQ(claimed.ordered_list, b.can().ordered_list);
   EXPECT_EQ(claimed.strict_keys, b.can().strict_keys);
   EXPECT_EQ(claimed.min_part_bytes, b.can().min_part_bytes);
   EXPECT_FALSE(b->name().empty());

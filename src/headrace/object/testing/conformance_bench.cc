@@ -59,7 +59,7 @@ Result<std::vector<std::string>> Bench::Names(ListRequest request) const {
     for (const std::string& prefix : page.prefixes) names.push_back(prefix);
     if (page.next.empty()) {
       // Objects and prefixes of a page are two lists; together they are in order.
-      if (!request.delimiter.empty()) std::sort(names.begin(), names.end());
+      if (!request.delimiter.empty() || !can().ordered_list) std::sort(names.begin(), names.end());
       return names;
     }
     request.token = page.next;

@@ -187,6 +187,9 @@ net::ServerAnswer FakeS3::ServeObject(const net::ServerRequest& request, const W
     answer.status = 204;
     return answer;
   }
+  if (wanted.Has("uploadId") && uploads_.count(wanted.Value("uploadId")) == 0)
+    return Failure(404, "NoSuchUpload");
+  if (wanted.Has("uploadId")) return Xml("<ListPartsResult/>");
   auto found = objects_.find(wanted.key);
   if (found == objects_.end()) return Failure(404, "NoSuchKey");
   std::string_view match = request.Header("if-match");
