@@ -59,7 +59,7 @@ struct HttpClientOptions {
   // A transfer that gets no byte for so long is ended with kUnavailable.
   std::chrono::milliseconds stall_timeout{20000};
   std::string user_agent = "headrace";
-  std::string ca_file;  // certificates to trust; empty: the system's
+  std::string ca_file = "";  // certificates to trust; empty: the system's
   bool verify_tls = true;
 };
 

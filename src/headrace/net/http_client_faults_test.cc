@@ -267,9 +267,11 @@ TEST_F(HttpClientFaults, EndsAtTheDeadline) {
   server_.Inject(HangFault());
   EXPECT_EQ(CodeOf(Get({.deadline = Context::Clock::now() + milliseconds(100)})),
             Code::kDeadlineExceeded);
+  server_.Heal();
   server_.Inject(DripFault(1000, milliseconds(10)));  // 10 s in all: the stall timeout never comes
   EXPECT_EQ(CodeOf(Get({.deadline = Context::Clock::now() + milliseconds(100)})),
             Code::kDeadlineExceeded);
+  server_.Heal();
   EXPECT_EQ(CodeOf(Get()), Code::kOk);
 }
 

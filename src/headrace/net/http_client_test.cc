@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "headrace/env/testing/child_process.h"
 #include "headrace/net/testing/fault_server.h"
@@ -110,9 +112,9 @@ TEST_F(HttpClientTest, SendsTheCallersHeadersAndNoOthers) {
   HttpRequest request = Request("GET", "/");
   request.headers = {{"X-Amz-Date", "20260101T000000Z"}, {"x-empty", ""}, {"Range", "bytes=0-1"}};
   ASSERT_TRUE(client_->Fetch(request, Context()).ok());
+  ServerRequest came = server_.requests().back();
   std::vector<std::string> lines;
-  for (const HttpHeader& header : server_.requests().back().headers)
-    lines.push_back(header.name + ": " + header.value);
+  for (const HttpHeader& header : came.headers) lines.push_back(header.name + ": " + header.value);
   EXPECT_THAT(
       lines, ::testing::UnorderedElementsAre("host: 127.0.0.1:" + std::to_string(server_.port()),
                                              "user-agent: headrace", "x-amz-date: 20260101T000000Z",

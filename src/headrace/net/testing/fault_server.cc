@@ -125,6 +125,7 @@ class FaultServer::Impl {
     int fd = -1;  // -1: closed
     uint64_t number = 0;
     bool busy = false;  // a request is being read or answered
+    bool close_when_idle = false;
     std::thread thread;
     // Of the thread alone.
     std::unique_ptr<ServerStream> stream;
@@ -146,7 +147,8 @@ class FaultServer::Impl {
   bool SendPiece(Connection* connection, const ServerAnswer& answer, std::string_view piece);
   bool Send(Connection* connection, std::string_view bytes, bool body);
   bool Pause(milliseconds time);
-  void SetBusy(Connection* connection, bool busy);
+  void SetBusy(Connection* connection);
+  bool SetIdle(Connection* connection);
   void Close(Connection* connection, Cut cut);
 
   std::unique_ptr<ServerTls> tls;  // null: not encrypted
@@ -242,7 +244,7 @@ void FaultServer::Impl::Serve(Connection* connection) {
     ServerAnswer answer = Ask(*request);
     open = Answer(connection, *request, answer);
     if (open) open = request->Header("connection") != "close";
-    SetBusy(connection, false);
+    open = SetIdle(connection) && open;
     if (!open) Close(connection, answer.cut_at || answer.drop ? answer.cut : Cut::kClose);
   }
   Close(connection, Cut::kClose);
@@ -262,7 +264,7 @@ std::optional<ServerRequest> FaultServer::Impl::Read(Connection* connection) {
   size_t head_bytes = 0;
   while ((head_bytes = unread.find("\r\n\r\n")) == std::string::npos) {
     if (!ReadMore(connection)) return std::nullopt;
-    SetBusy(connection, true);
+    SetBusy(connection);
   }
   ServerRequest request = ReadHead(std::string_view(unread).substr(0, head_bytes));
   request.connection = connection->number;
@@ -371,9 +373,16 @@ bool FaultServer::Impl::Pause(milliseconds time) {
   return false;
 }
 
-void FaultServer::Impl::SetBusy(Connection* connection, bool busy) {
+void FaultServer::Impl::SetBusy(Connection* connection) {
   MutexLock lock(&mu);
-  connection->busy = busy;
+  connection->busy = true;
+}
+
+// Returns false when the connection should end now.
+bool FaultServer::Impl::SetIdle(Connection* connection) {
+  MutexLock lock(&mu);
+  connection->busy = false;
+  return !connection->close_when_idle;
 }
 
 void FaultServer::Impl::Close(Connection* connection, Cut cut) {
@@ -429,7 +438,10 @@ void FaultServer::Heal() {
 void FaultServer::CloseIdle() {
   MutexLock lock(&impl_->mu);
   for (Impl::Connection& connection : impl_->connections)
-    if (connection.fd >= 0 && !connection.busy) ::shutdown(connection.fd, SHUT_RDWR);
+    if (connection.fd >= 0 && !connection.busy)
+      ::shutdown(connection.fd, SHUT_RDWR);
+    else
+      connection.close_when_idle = true;
 }
 
 std::vector<ServerRequest> FaultServer::requests() const {

@@ -123,7 +123,8 @@ class FaultServer {
   void ResetConnections(uint64_t count);
   // Takes back what was enqueued and injected and has not been used.
   void Heal();
-  // Closes connections on which no request is under way, as a keep-alive timeout does.
+  // Closes the connections that are open now as a keep-alive timeout does: at once, or where an
+  // answer is under way when it is out.
   void CloseIdle();
 
   // Requests whose head and body were read, in the order in which they came.
