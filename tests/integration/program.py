@@ -111,3 +111,14 @@ def interrupt(process: subprocess.Popen[bytes], number: signal.Signals, ready: P
         assert time.monotonic() < end
         time.sleep(0.001)
     process.send_signal(number)
+
+
+def interrupt_running(process: subprocess.Popen[bytes]) -> None:
+    """Send SIGINT soon after the program itself runs, which Python starts and becomes."""
+    image = Path(f"/proc/{process.pid}/exe")
+    end = time.monotonic() + 60
+    while not image.resolve().name.startswith("headrace"):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    time.sleep(0.05)  # it listens to signals before it does anything else
+    process.send_signal(signal.SIGINT)

@@ -169,8 +169,7 @@ def test_interrupted_index_leaves_nothing_and_the_one_before(tmp_path: Path) -> 
     run("index", source, "--seek-points=off")
     before = program.tree(source / ".headrace")
     process = program.start("index", source, "--threads", 1, faults="")
-    time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    program.interrupt_running(process)
     process.communicate(timeout=60)
     if process.returncode == program.OK:
         pytest.skip("the index was finished before the signal came")
