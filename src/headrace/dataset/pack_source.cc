@@ -15,7 +15,7 @@ bool EndsWith(std::string_view text, std::string_view end) {
 
 Status RefuseKind(const std::string& path, std::string_view kind) {
   return Error(Code::kUnimplemented,
-               "'{}' is a {} data set, which cannot be packed yet. It is read where it is, without "
+               "'{}' holds {} shards, which cannot be packed yet. It is read where it is, without "
                "a copy: open it, or make an index of it with `headrace index`",
                EscapeText(path), kind == "mds" ? "MDS" : "TFRecord");
 }
