@@ -119,6 +119,8 @@ class BlockCache {
   std::vector<Part> Remove(const FlightPtr& flight) HR_EXCLUDES(mu_);
   void Stream(std::vector<Part> parts);
   void StreamTogether(std::vector<Part> parts);
+  void Streamed(const std::vector<Part>& parts, uint64_t bytes,
+                const Result<object::ObjectInfo>& result);
   void StreamFlight(const FlightPtr& flight);
   void TellPrefetchers(const FlightPtr& flight, Fetched how, const Status& status);
 

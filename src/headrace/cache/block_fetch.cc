@@ -139,11 +139,13 @@ void BlockCache::SubmitRun(const RunPtr& run, bool hedge) {
   std::vector<object::GetRequest> gets;
   gets.push_back(MakeGet(object, run->offset, BufferOf(*run, hedge)));
   std::vector<object::ObjectStore::GetDone> dones;
-  dones.emplace_back([this, run, hedge](Result<object::ObjectInfo> result) {
-    // Away from the origin's thread, which must not wait.
-    Post(WorkQueue::Urgency::kNow, [this, run, hedge, result = std::move(result)]() mutable {
-      RunDone(run, hedge, std::move(result));
-    });
+  // Away from the origin's thread, which must not wait, and must not be the last to hold the
+  // origin.
+  dones.emplace_back([this, run, hedge](Result<object::ObjectInfo> result) mutable {
+    Post(WorkQueue::Urgency::kNow,
+         [this, run = std::move(run), hedge, result = std::move(result)]() mutable {
+           RunDone(run, hedge, std::move(result));
+         });
     End();
   });
   Context ctx;
@@ -299,18 +301,27 @@ void BlockCache::StreamTogether(std::vector<Part> parts) {
   gets.push_back(MakeGet(object, parts.front().object_offset(),
                          MutableBytes(parts.front().out.data(), bytes)));
   std::vector<object::ObjectStore::GetDone> dones;
+  // As above.
   dones.emplace_back(
-      [this, bytes, parts = std::move(parts)](const Result<object::ObjectInfo>& result) {
-        counts_.origin_requests += 1;
-        if (result.ok()) {
-          counts_.origin_bytes += bytes;
-          counts_.streamed_bytes += bytes;
-        }
-        Status status = CheckVersion(*parts.front().request->object, result);
-        for (const Part& part : parts) Settle(part, status);
+      [this, bytes, parts = std::move(parts)](Result<object::ObjectInfo> result) mutable {
+        Post(WorkQueue::Urgency::kNow,
+             [this, bytes, parts = std::move(parts), result = std::move(result)] {
+               Streamed(parts, bytes, result);
+             });
         End();
       });
   object.origin->SubmitGets(std::move(gets), std::move(dones), request->ctx);
+}
+
+void BlockCache::Streamed(const std::vector<Part>& parts, uint64_t bytes,
+                          const Result<object::ObjectInfo>& result) {
+  counts_.origin_requests += 1;
+  if (result.ok()) {
+    counts_.origin_bytes += bytes;
+    counts_.streamed_bytes += bytes;
+  }
+  Status status = CheckVersion(*parts.front().request->object, result);
+  for (const Part& part : parts) Settle(part, status);
 }
 
 }  // namespace headrace::cache

@@ -38,9 +38,9 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
     bool asked_anew = false;  // the Head was made for this read
   };
 
-  Heads(std::shared_ptr<ObjectStore> origin, std::shared_ptr<ProcessCache> cache,
+  Heads(std::shared_ptr<ObjectStore> origin, ProcessCache* cache,
         const CachingStoreOptions& options)
-      : origin_(std::move(origin)), cache_(std::move(cache)), options_(options) {}
+      : origin_(std::move(origin)), cache_(cache), options_(options) {}
 
   // The object if it is known and not too old.
   std::shared_ptr<const CachedObject> Known(const std::string& key) {
@@ -78,7 +78,9 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
   void Post(std::function<void()> task);
 
   const std::shared_ptr<ObjectStore> origin_;
-  const std::shared_ptr<ProcessCache> cache_;
+  // Not owned: a read that ends holds this on a thread of the cache, which must not be the last to
+  // hold the cache. Used only while the store is there.
+  ProcessCache* const cache_;
   const CachingStoreOptions options_;
   Mutex mu_;  // order: none is taken under it; no I/O
   std::unordered_map<std::string, Entry> known_ HR_GUARDED_BY(mu_);
@@ -265,7 +267,7 @@ CachingStore::CachingStore(std::shared_ptr<ObjectStore> origin, std::shared_ptr<
       cache_(std::move(cache)),
       options_(std::move(options)),
       heads_([this] {
-        auto heads = std::make_shared<Heads>(origin_, cache_, options_);
+        auto heads = std::make_shared<Heads>(origin_, cache_.get(), options_);
         return std::make_unique<HeadsHolder>(std::move(heads), options_.head_threads);
       }) {}
 CachingStore::~CachingStore() = default;

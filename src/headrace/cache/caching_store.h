@@ -37,7 +37,7 @@ class ProcessCache {
 struct CachingStoreOptions {
   // Tells stores apart whose buckets have the same name: "s3://bucket at endpoint". Without
   // secrets. Empty: the origin's name.
-  std::string identity;
+  std::string identity = {};
   uint32_t block_bytes = kDefaultBlockBytes;
   // How long a Head is believed. Without a limit, a new version is seen after the old one is found
   // to be gone.
@@ -87,7 +87,7 @@ class CachingStore final : public object::ObjectStore {
   const std::shared_ptr<object::ObjectStore> origin_;
   const std::shared_ptr<ProcessCache> cache_;
   const CachingStoreOptions options_;
-  object::PerProcess<HeadsHolder> heads_;
+  object::PerProcess<HeadsHolder> heads_;  // last: ends first, while the cache is there
 };
 
 }  // namespace headrace::cache

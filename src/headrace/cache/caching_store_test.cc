@@ -71,6 +71,12 @@ class CachingStoreTest : public ::testing::Test {
     ASSERT_EQ(out, CountingOrigin::Content(key, version, offset, length));
   }
 
+  // Readers do not wait for the disk: this does.
+  static void UntilAdmitted(CachingStore* store, uint64_t blocks) {
+    while (store->cache()->counters().node.admitted_blocks < blocks)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
   MemoryFileSystem memory_;
   FaultyFileSystem files_{&memory_};
   std::shared_ptr<CountingOrigin> origin_ = std::make_shared<CountingOrigin>(kBlock);
@@ -192,6 +198,7 @@ TEST_F(CachingStoreTest, ABadBlockIsFetchedAnewOnce) {
   origin_->Add("a", 4 * kBlock);
   auto store = Open();
   ExpectRead(store.get(), "a", 0, 4 * kBlock);
+  UntilAdmitted(store.get(), 4);
   auto object = store->Find("a", {});
   ASSERT_TRUE(object.ok());
   std::string path =
@@ -256,6 +263,7 @@ TEST_F(CachingStoreTest, MemoryServesWithoutTheDisk) {
   origin_->Add("a", 8 * kBlock);
   auto store = Open({.memory_bytes = 16 * kBlock});
   ExpectRead(store.get(), "a", 0, 8 * kBlock);
+  UntilAdmitted(store.get(), 8);
   ASSERT_TRUE(memory_.RemoveTree("/cache/blocks").ok());
   ExpectRead(store.get(), "a", 0, 8 * kBlock);
   EXPECT_EQ(origin_->bytes(), 8u * kBlock);

@@ -113,7 +113,7 @@ TEST_F(PrefetchTest, WhatIsNeverReadIsCounted) {
   auto store = Open(1 << 30);
   auto prefetcher = Prefetcher::Start(store, std::make_unique<EpochPlan>(20, 1), {});
   ASSERT_TRUE(prefetcher.ok());
-  Until([&] { return (*prefetcher)->counters().fetched_blocks == 16; });  // at least 16 are brought
+  Until([&] { return (*prefetcher)->counters().fetched_blocks == 20; });
   Read(store.get(), OrderOf(0, 20)[0]);
   (*prefetcher)->Advance(8);  // 7 were skipped
   Until([&] { return store->cache()->counters().unused_bytes == 7 * kBlock; });
