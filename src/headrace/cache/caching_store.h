@@ -1,6 +1,7 @@
 // An object store read through the node's cache. Reads of objects that have an etag go block by
 // block through a BlockCache; everything else goes to the origin. An object is what Head said of it
-// first: the bytes of two versions are never mixed, and a replaced object is kFailedPrecondition.
+// first, until it is found to be another one: then a read with if_match is kFailedPrecondition, and
+// any other gets the new object. The bytes of two versions are never mixed in one read.
 //
 // Thread-safe. Works in a forked child, with a cache of the child's own, where the origin does.
 #pragma once

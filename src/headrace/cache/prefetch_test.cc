@@ -190,8 +190,14 @@ TEST_F(PrefetchTest, TheHitRatioIsTheCachedFraction) {
       if (epoch == 1) before = store->cache()->counters().origin_bytes;
       std::vector<uint64_t> order = OrderOf(epoch, kBlocks);
       for (uint64_t i = 0; i < kBlocks; ++i) {
+        // A reader that computes: what it needs next is there by then.
+        uint64_t position = epoch * kBlocks + i;
+        Until([&] {
+          PrefetchCounters counts = (*prefetcher)->counters();
+          return counts.fetched_blocks + counts.present_blocks > position;
+        });
         Read(store.get(), order[i]);
-        (*prefetcher)->Advance(epoch * kBlocks + i + 1);
+        (*prefetcher)->Advance(position + 1);
       }
     }
     uint64_t fetched = store->cache()->counters().origin_bytes - before;
