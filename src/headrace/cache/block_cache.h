@@ -106,7 +106,7 @@ class BlockCache {
 
   // Fetches: block_fetch.cc.
   void Launch(std::vector<FlightPtr> flights) HR_EXCLUDES(mu_);
-  bool ClaimFlight(const FlightPtr& flight) HR_EXCLUDES(mu_);
+  bool ClaimFlight(const FlightPtr& flight, std::vector<Part>* stream) HR_EXCLUDES(mu_);
   void FetchTogether(std::vector<FlightPtr> flights) HR_EXCLUDES(mu_);
   void SubmitOrQueue(RunPtr run) HR_EXCLUDES(mu_);
   void SubmitRun(const RunPtr& run, bool hedge);
@@ -119,7 +119,9 @@ class BlockCache {
   std::vector<Part> Remove(const FlightPtr& flight) HR_EXCLUDES(mu_);
   void Stream(std::vector<Part> parts);
   void StreamTogether(std::vector<Part> parts);
-  void StreamFlight(const FlightPtr& flight);
+  void Streamed(const std::vector<Part>& parts, uint64_t bytes,
+                const Result<object::ObjectInfo>& result);
+  void EndFlight(const FlightPtr& flight, std::vector<Part>* stream);
   void TellPrefetchers(const FlightPtr& flight, Fetched how, const Status& status);
 
   // The watcher's thread: block_watch.cc.

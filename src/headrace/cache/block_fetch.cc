@@ -1,6 +1,8 @@
 // The fetching side of BlockCache: claims, joined requests to the origin, and what becomes of them.
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include "headrace/base/stage_timer.h"
@@ -48,15 +50,18 @@ std::shared_ptr<const BlockBytes> CopyOf(const BlockBytes& block) {
 }  // namespace
 
 void BlockCache::Launch(std::vector<FlightPtr> flights) {
-  std::erase_if(flights, [this](const FlightPtr& flight) { return !ClaimFlight(flight); });
+  std::vector<Part> stream;
+  std::erase_if(flights, [&](const FlightPtr& flight) { return !ClaimFlight(flight, &stream); });
   if (!flights.empty()) FetchTogether(std::move(flights));
+  if (!stream.empty()) Stream(std::move(stream));
 }
 
-// Returns true when the flight is ours to fetch; else it is taken care of.
-bool BlockCache::ClaimFlight(const FlightPtr& flight) {
+// Returns true when the flight is ours to fetch; else it is taken care of, but for parts that are
+// to be streamed.
+bool BlockCache::ClaimFlight(const FlightPtr& flight, std::vector<Part>* stream) {
   if (!node_) {
     if (memory_.limit_bytes() >= flight->id.length) return true;
-    StreamFlight(flight);
+    EndFlight(flight, stream);
     return false;
   }
   auto claim = node_->ClaimBlock(flight->id);
@@ -78,7 +83,7 @@ bool BlockCache::ClaimFlight(const FlightPtr& flight) {
     waiting_.push_back(flight);
     watch_cv_.NotifyAll();
   } else {
-    StreamFlight(flight);
+    EndFlight(flight, stream);
   }
   return false;
 }
@@ -139,11 +144,13 @@ void BlockCache::SubmitRun(const RunPtr& run, bool hedge) {
   std::vector<object::GetRequest> gets;
   gets.push_back(MakeGet(object, run->offset, BufferOf(*run, hedge)));
   std::vector<object::ObjectStore::GetDone> dones;
-  dones.emplace_back([this, run, hedge](Result<object::ObjectInfo> result) {
-    // Away from the origin's thread, which must not wait.
-    Post(WorkQueue::Urgency::kNow, [this, run, hedge, result = std::move(result)]() mutable {
-      RunDone(run, hedge, std::move(result));
-    });
+  // Away from the origin's thread, which must not wait, and must not be the last to hold the
+  // origin.
+  dones.emplace_back([this, run, hedge](Result<object::ObjectInfo> result) mutable {
+    Post(WorkQueue::Urgency::kNow,
+         [this, run = std::move(run), hedge, result = std::move(result)]() mutable {
+           RunDone(run, hedge, std::move(result));
+         });
     End();
   });
   Context ctx;
@@ -267,15 +274,19 @@ void BlockCache::TellPrefetchers(const FlightPtr& flight, Fetched how, const Sta
   for (const Flight::Prefetching& one : prefetching) (*one.done)(one.place, how, status);
 }
 
-void BlockCache::StreamFlight(const FlightPtr& flight) {
+// The cache takes nothing: its readers read without it.
+void BlockCache::EndFlight(const FlightPtr& flight, std::vector<Part>* stream) {
   std::vector<Part> parts = Remove(flight);
   TellPrefetchers(flight, Fetched::kRefused, OkStatus());
-  Stream(std::move(parts));
+  std::move(parts.begin(), parts.end(), std::back_inserter(*stream));
 }
 
 // Reads from the origin exactly what is asked for, straight to where it is wanted. Neighbours of
 // one request are read together.
 void BlockCache::Stream(std::vector<Part> parts) {
+  // By where they go: so the parts of a request follow each other.
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return std::less<>()(a.out.data(), b.out.data()); });
   std::vector<Part> together;
   auto flush = [&] {
     if (!together.empty()) StreamTogether(std::exchange(together, {}));
@@ -299,18 +310,27 @@ void BlockCache::StreamTogether(std::vector<Part> parts) {
   gets.push_back(MakeGet(object, parts.front().object_offset(),
                          MutableBytes(parts.front().out.data(), bytes)));
   std::vector<object::ObjectStore::GetDone> dones;
+  // As above.
   dones.emplace_back(
-      [this, bytes, parts = std::move(parts)](const Result<object::ObjectInfo>& result) {
-        counts_.origin_requests += 1;
-        if (result.ok()) {
-          counts_.origin_bytes += bytes;
-          counts_.streamed_bytes += bytes;
-        }
-        Status status = CheckVersion(*parts.front().request->object, result);
-        for (const Part& part : parts) Settle(part, status);
+      [this, bytes, parts = std::move(parts)](Result<object::ObjectInfo> result) mutable {
+        Post(WorkQueue::Urgency::kNow,
+             [this, bytes, parts = std::move(parts), result = std::move(result)] {
+               Streamed(parts, bytes, result);
+             });
         End();
       });
   object.origin->SubmitGets(std::move(gets), std::move(dones), request->ctx);
+}
+
+void BlockCache::Streamed(const std::vector<Part>& parts, uint64_t bytes,
+                          const Result<object::ObjectInfo>& result) {
+  counts_.origin_requests += 1;
+  if (result.ok()) {
+    counts_.origin_bytes += bytes;
+    counts_.streamed_bytes += bytes;
+  }
+  Status status = CheckVersion(*parts.front().request->object, result);
+  for (const Part& part : parts) Settle(part, status);
 }
 
 }  // namespace headrace::cache

@@ -47,6 +47,7 @@ size_t BlockCache::AskAgain() {
   if (waiting.empty()) return 0;
   uint64_t now_ms = NowNanos() / 1'000'000;
   std::vector<FlightPtr> ours;
+  std::vector<Part> stream;
   for (const FlightPtr& flight : waiting) {
     bool wanted;
     uint64_t since;
@@ -60,12 +61,13 @@ size_t BlockCache::AskAgain() {
     if (stopping_) {
       FailFlight(flight, Status(Code::kCancelled, "the cache is being closed"));
     } else if (now_ms - since > options_.patience_ms) {
-      StreamFlight(flight);
-    } else if (ClaimFlight(flight)) {
+      EndFlight(flight, &stream);
+    } else if (ClaimFlight(flight, &stream)) {
       ours.push_back(flight);
     }
   }
   if (!ours.empty()) FetchTogether(std::move(ours));
+  if (!stream.empty()) Stream(std::move(stream));
   return waiting.size();
 }
 

@@ -119,8 +119,12 @@ TEST_F(CacheProcessTest, TheDeathOfTheFetcherFreesTheBlock) {
       });
       return ReadBlock(store.get(), 5);
     });
-    while (!PosixFileSystem()->Exists(ready / "there"))
+    for (int i = 0; i < 5000 && !PosixFileSystem()->Exists(ready / "there"); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!PosixFileSystem()->Exists(ready / "there")) {
+      fetcher.Kill();
+      FAIL() << "the fetcher ended with " << fetcher.Wait();
+    }
     auto store = Open();
     ASSERT_TRUE(store);
     std::jthread killer([&] {

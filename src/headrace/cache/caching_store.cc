@@ -36,11 +36,12 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
     GetDone done;
     Context ctx;
     bool asked_anew = false;  // the Head was made for this read
+    int replaced = 0;         // how often the object was found to be another one
   };
 
-  Heads(std::shared_ptr<ObjectStore> origin, std::shared_ptr<ProcessCache> cache,
+  Heads(std::shared_ptr<ObjectStore> origin, ProcessCache* cache,
         const CachingStoreOptions& options)
-      : origin_(std::move(origin)), cache_(std::move(cache)), options_(options) {}
+      : origin_(std::move(origin)), cache_(cache), options_(options) {}
 
   // The object if it is known and not too old.
   std::shared_ptr<const CachedObject> Known(const std::string& key) {
@@ -72,13 +73,16 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
     return nullptr;
   }
   void StartKnown(Read read, const std::shared_ptr<const CachedObject>& object);
+  void Finish(Read read, const std::shared_ptr<const CachedObject>& object, Status status);
   void Ask(const std::string& key, const Context& ctx);
   void Answer(Read read, Result<ObjectInfo> result);
   // Runs the task on a thread of the store; here when the store is being closed.
   void Post(std::function<void()> task);
 
   const std::shared_ptr<ObjectStore> origin_;
-  const std::shared_ptr<ProcessCache> cache_;
+  // Not owned: a read that ends holds this on a thread of the cache, which must not be the last to
+  // hold the cache. Used only while the store is there.
+  ProcessCache* const cache_;
   const CachingStoreOptions options_;
   Mutex mu_;  // order: none is taken under it; no I/O
   std::unordered_map<std::string, Entry> known_ HR_GUARDED_BY(mu_);
@@ -201,14 +205,26 @@ void CachingStore::Heads::StartKnown(Read read, const std::shared_ptr<const Cach
     dones.push_back(std::move(read.done));
     return origin_->SubmitGets(std::move(gets), std::move(dones), read.ctx);
   }
-  cache->Read(object, get.offset, get.out, read.ctx,
-              [self = shared_from_this(), object, done = std::move(read.done)](Status status) {
-                if (status.ok()) return done(object->info);
-                // The next read asks what is there now.
-                if (status.code() == Code::kFailedPrecondition || status.code() == Code::kNotFound)
-                  self->Forget(object->version.key);
-                done(std::move(status));
+  MutableBytes out = get.out;
+  uint64_t offset = get.offset;
+  Context ctx = read.ctx;
+  cache->Read(object, offset, out, ctx,
+              [self = shared_from_this(), object, read = std::move(read)](Status status) mutable {
+                self->Finish(std::move(read), object, std::move(status));
               });
+}
+
+// Where any version will do, the read begins anew with the one that is there now.
+void CachingStore::Heads::Finish(Read read, const std::shared_ptr<const CachedObject>& object,
+                                 Status status) {
+  constexpr int kMaxTries = 4;
+  if (status.ok()) return read.done(object->info);
+  bool replaced = status.code() == Code::kFailedPrecondition;
+  if (replaced || status.code() == Code::kNotFound) Forget(object->version.key);
+  if (!replaced || !read.get.if_match.empty() || ++read.replaced > kMaxTries)
+    return read.done(std::move(status));
+  read.asked_anew = false;
+  Start(std::move(read));
 }
 
 // Makes a new object visible to those who remember the old one.
@@ -265,7 +281,7 @@ CachingStore::CachingStore(std::shared_ptr<ObjectStore> origin, std::shared_ptr<
       cache_(std::move(cache)),
       options_(std::move(options)),
       heads_([this] {
-        auto heads = std::make_shared<Heads>(origin_, cache_, options_);
+        auto heads = std::make_shared<Heads>(origin_, cache_.get(), options_);
         return std::make_unique<HeadsHolder>(std::move(heads), options_.head_threads);
       }) {}
 CachingStore::~CachingStore() = default;

@@ -1,6 +1,7 @@
 // An object store read through the node's cache. Reads of objects that have an etag go block by
 // block through a BlockCache; everything else goes to the origin. An object is what Head said of it
-// first: the bytes of two versions are never mixed, and a replaced object is kFailedPrecondition.
+// first, until it is found to be another one: then a read with if_match is kFailedPrecondition, and
+// any other gets the new object. The bytes of two versions are never mixed in one read.
 //
 // Thread-safe. Works in a forked child, with a cache of the child's own, where the origin does.
 #pragma once
@@ -37,7 +38,7 @@ class ProcessCache {
 struct CachingStoreOptions {
   // Tells stores apart whose buckets have the same name: "s3://bucket at endpoint". Without
   // secrets. Empty: the origin's name.
-  std::string identity;
+  std::string identity = {};
   uint32_t block_bytes = kDefaultBlockBytes;
   // How long a Head is believed. Without a limit, a new version is seen after the old one is found
   // to be gone.
@@ -87,7 +88,7 @@ class CachingStore final : public object::ObjectStore {
   const std::shared_ptr<object::ObjectStore> origin_;
   const std::shared_ptr<ProcessCache> cache_;
   const CachingStoreOptions options_;
-  object::PerProcess<HeadsHolder> heads_;
+  object::PerProcess<HeadsHolder> heads_;  // last: ends first, while the cache is there
 };
 
 }  // namespace headrace::cache

@@ -26,7 +26,7 @@
 namespace headrace::cache {
 
 struct NodeCacheOptions {
-  std::string directory;
+  std::string directory = {};
   // 0: what the directory was last given; a new one gets half of the free space.
   uint64_t limit_bytes = 0;
   // Space on the disk that the cache leaves free. 0: as above, 1 GiB.
@@ -34,10 +34,10 @@ struct NodeCacheOptions {
   bool create = true;  // makes a cache of a missing or empty directory
   // Told once each time the cache stops or begins to work again: one line without a line end.
   // Called on any thread under no lock.
-  std::function<void(const std::string&)> warn;
+  std::function<void(const std::string&)> warn = {};
   // A clock that is the same in all processes; for tests. Null: the machine's steady clock.
-  std::function<uint64_t()> steady_ms;
-  Suspension::Options suspension;
+  std::function<uint64_t()> steady_ms = {};
+  Suspension::Options suspension = {};
 };
 
 // Counts since this object was made.
