@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
