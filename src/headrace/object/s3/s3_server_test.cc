@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "headrace/env/process.h"
+#include "headrace/object/ref.h"
 #include "headrace/object/retrying_store.h"
 #include "headrace/object/s3/s3_store.h"
 #include "headrace/object/testing/conformance.h"
 #include "headrace/object/testing/prefix_store.h"
+#include "headrace/object/testing/ref_suite.h"
 
 namespace headrace::object {
 namespace {
@@ -65,6 +67,18 @@ Abilities Claimed() {
 const bool kRegistered = RegisterObjectStoreSuite(
     "s3_server",
     {.abilities = Claimed(), .open = OpenEmpty, .text_keys_only = true, .max_key_bytes = 1000});
+
+// What is published in a bucket turns on this.
+RefUnderTest OpenRef() {
+  std::shared_ptr<ObjectStore> store = OpenEmpty().store;
+  return {[store] {
+            auto ref = MakeObjectRef(store, "ref");
+            EXPECT_TRUE(ref.ok()) << ref.status().ToString();
+            return ref.ok() ? *std::move(ref) : nullptr;
+          },
+          store};
+}
+const bool kRefRegistered = RegisterRefSuite("s3_server", OpenRef);
 
 TEST(S3Server, TakesControlCharactersInKeys) {
   StoreUnderTest test = OpenEmpty();

@@ -124,11 +124,10 @@ class S3Store final : public ObjectStore {
 Status S3Store::Check(const std::string& key) const {
   HR_RETURN_IF_ERROR(CheckKey(name(), key));
   if (abilities_.strict_keys || (!IsOddPath(key) && IsValidUtf8(key))) return OkStatus();
-  return Error(
-      Code::kInvalidArgument,
-      "{}: a server of the kind '{}' takes no keys with empty, '.' or '..' parts or a "
-      "backslash, nor keys that are not UTF-8",
-      session_->Where(key), session_->settings().dialect.name);
+  return Error(Code::kInvalidArgument,
+               "{}: a server of the kind '{}' takes no keys with empty, '.' or '..' parts or a "
+               "backslash, nor keys that are not UTF-8",
+               session_->Where(key), session_->settings().dialect.name);
 }
 
 S3Call S3Store::HeadCall(const std::string& key, const std::string& if_match) const {
