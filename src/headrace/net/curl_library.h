@@ -9,14 +9,29 @@
 
 #include "headrace/base/status.h"
 
-#define HR_CURL_FUNCTIONS(F)                                                                 \
-  F(global_init)                                                                             \
-  F(version_info)                                                                            \
-  F(slist_append)                                                                            \
-  F(slist_free_all)                                                                          \
-  F(easy_init) F(easy_cleanup) F(easy_reset) F(easy_setopt) F(easy_getinfo) F(easy_strerror) \
-      F(multi_init) F(multi_cleanup) F(multi_setopt) F(multi_strerror) F(multi_add_handle)   \
-          F(multi_remove_handle) F(multi_perform) F(multi_info_read) F(multi_poll) F(multi_wakeup)
+// clang-format off
+#define HR_CURL_FUNCTIONS(F) \
+  F(global_init) \
+  F(version_info) \
+  F(slist_append) \
+  F(slist_free_all) \
+  F(easy_init) \
+  F(easy_cleanup) \
+  F(easy_reset) \
+  F(easy_setopt) \
+  F(easy_getinfo) \
+  F(easy_strerror) \
+  F(multi_init) \
+  F(multi_cleanup) \
+  F(multi_setopt) \
+  F(multi_strerror) \
+  F(multi_add_handle) \
+  F(multi_remove_handle) \
+  F(multi_perform) \
+  F(multi_info_read) \
+  F(multi_poll) \
+  F(multi_wakeup)
+// clang-format on
 
 namespace headrace::net {
 

@@ -33,7 +33,7 @@ class HttpClientFaults : public ::testing::Test {
  protected:
   HttpClientFaults() : server_(LargeAnswer) { Open({}); }
 
-  void Open(HttpClientOptions options) { client_ = *HttpClient::Create(options); }
+  void Open(const HttpClientOptions& options) { client_ = *HttpClient::Create(options); }
   HttpRequest Request(std::string method = "GET") {
     HttpRequest request;
     request.method = std::move(method);

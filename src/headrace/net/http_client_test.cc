@@ -4,9 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <memory>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "headrace/env/testing/child_process.h"
+#include "headrace/net/testing/client_sockets.h"
 #include "headrace/net/testing/fault_server.h"
 
 namespace headrace::net {
@@ -323,17 +322,9 @@ TEST_F(HttpClientTest, TellsNoSecretOfAWrongProxy) {
 
 TEST_F(HttpClientTest, ProgramsStartedLaterDoNotGetItsConnections) {
   ASSERT_TRUE(Get("/file").ok());
-  int found = 0;
-  for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_in peer{};
-    socklen_t size = sizeof(peer);
-    if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0 ||
-        peer.sin_family != AF_INET || ntohs(peer.sin_port) != server_.port())
-      continue;
-    ++found;
-    EXPECT_NE(::fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);
-  }
-  EXPECT_EQ(found, 1);
+  std::vector<int> sockets = SocketsTo(server_.port());
+  ASSERT_EQ(sockets.size(), 1u);
+  EXPECT_NE(::fcntl(sockets[0], F_GETFD) & FD_CLOEXEC, 0);
 }
 
 TEST_F(HttpClientTest, CannotBeUsedInAForkedChild) {

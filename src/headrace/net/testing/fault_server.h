@@ -66,7 +66,7 @@ struct ServerAnswer {
 // What may be done to the answer that the handler gave.
 using Fault = std::function<void(const ServerRequest&, ServerAnswer&)>;
 // Instead of the answer: `status`, an empty body, and Retry-After where it is not empty.
-Fault StatusFault(int status, std::string retry_after = "");
+Fault StatusFault(int status, const std::string& retry_after = "");
 // The connection is cut at byte `at` of the body, in order or by a reset.
 Fault CutFault(uint64_t at, Cut cut = Cut::kReset);
 // The body lacks its last `bytes` bytes, Content-Length does not: then the connection is closed.
@@ -76,7 +76,7 @@ Fault WrongRangeFault(uint64_t by = 1);
 Fault SlowFirstByteFault(std::chrono::milliseconds delay);
 Fault DripFault(uint64_t bytes, std::chrono::milliseconds delay);
 // 307 to `location`.
-Fault RedirectFault(std::string location);
+Fault RedirectFault(const std::string& location);
 // The connection ends where the answer should begin.
 Fault DropFault(Cut cut = Cut::kReset);
 // No answer ever.

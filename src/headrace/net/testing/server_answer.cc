@@ -78,7 +78,7 @@ std::string ServerRequest::Query(std::string_view name) const {
   return "";
 }
 
-Fault StatusFault(int status, std::string retry_after) {
+Fault StatusFault(int status, const std::string& retry_after) {
   return [=](const ServerRequest&, ServerAnswer& answer) {
     answer = ServerAnswer{};
     answer.status = status;
@@ -125,7 +125,7 @@ Fault DripFault(uint64_t bytes, std::chrono::milliseconds delay) {
   };
 }
 
-Fault RedirectFault(std::string location) {
+Fault RedirectFault(const std::string& location) {
   return [=](const ServerRequest&, ServerAnswer& answer) {
     answer = ServerAnswer{};
     answer.status = 307;
