@@ -27,13 +27,13 @@ address_sanitizer() {
 # The modules with threads in them.
 thread_sanitizer() {
   local module targets=()
-  for module in env dataset loader; do
+  for module in env net dataset loader; do
     if [ "$(sed -n "s/^build headrace_tests_$module:.*/yes/p" build/build.ninja)" ]; then
       targets+=(headrace_tests_$module)
     fi
   done
   [ ${#targets[@]} -gt 0 ] || return 0
-  scripts/build.sh tsan "${targets[@]}" && cxx_tests build-tsan -L '^(env|dataset|loader)$'
+  scripts/build.sh tsan "${targets[@]}" && cxx_tests build-tsan -L '^(env|net|dataset|loader)$'
 }
 
 step "set-up" scripts/setup.sh build test || finish

@@ -9,8 +9,14 @@ def available_cpus() -> int: ...
 class Dataset:
     @staticmethod
     def open(
-        path: str, max_open_files: int, max_unpacked_bytes: int, verify_checksums: bool
+        url: str,
+        storage: dict[str, str],
+        max_open_files: int,
+        max_unpacked_bytes: int,
+        verify_checksums: bool,
     ) -> Dataset: ...
+    @property
+    def path(self) -> str: ...
     @property
     def version(self) -> str: ...
     @property

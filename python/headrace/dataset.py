@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from headrace import _native
@@ -21,6 +21,7 @@ def open(
     path: str | os.PathLike[str],
     *,
     fields: Sequence[str] | None = None,
+    storage_options: Mapping[str, str | bool | int] | None = None,
     max_open_files: int = 256,
     max_unpacked_bytes: int = 8 << 30,
     verify_checksums: bool = True,
@@ -30,9 +31,15 @@ def open(
     Args:
         path: a folder made by ``headrace pack`` or ``headrace index``; a tar or TFRecord file or a
             folder of them; a folder with an MDS ``index.json``; a folder with one sub-folder of
-            files per class; a ``.csv`` or ``.jsonl`` list of files.
+            files per class; a ``.csv`` or ``.jsonl`` list of files. Or a URL of one, as a str:
+            ``s3://bucket/prefix``, ``https://host/folder`` (which cannot be listed, so it needs a
+            manifest or an MDS ``index.json``), ``file:///folder``.
         fields: names of the fields that samples come with; None = all. What is not named is not
             read.
+        storage_options: how to reach a URL: ``endpoint``, ``region``, ``profile``,
+            ``access_key_id``, ``secret_access_key``, ``session_token``, ``anonymous``,
+            ``path_style``, ``dialect``, ``ca_file``, ``connections``, ``retry_budget`` (``"2m"``).
+            What is not said is taken from where AWS tools keep it (environment, profiles).
         max_open_files: data files held open at once.
         max_unpacked_bytes: memory for shards that are compressed as a whole (MDS) and so are held
             unpacked. Give it the shards that are read at a time: see docs/formats/mds.md.
@@ -40,12 +47,14 @@ def open(
 
     Raises:
         NotFoundError: nothing is there.
+        InvalidArgumentError: a scheme or a storage option that is none.
         DataLossError: the manifest is damaged.
         StateError: made by a newer version, or a shard is missing or of another size.
     """
     return Dataset(
         os.fspath(path),
         fields=fields,
+        storage_options=storage_options,
         max_open_files=max_open_files,
         max_unpacked_bytes=max_unpacked_bytes,
         verify_checksums=verify_checksums,
@@ -58,7 +67,8 @@ class Dataset(Sequence[Sample]):
     ``ds[3]`` and ``ds["key"]`` give a dict of field name to bytes, plus ``"__key__"``; ``ds[2:9]``
     gives a view. A field of bare numbers (TFRecord, MDS) comes as the bytes of an ``.npy`` array.
     Works in the workers of ``torch.utils.data.DataLoader`` under fork, forkserver and spawn: a
-    pickled Dataset is its path and settings, and a forked one takes no lock of its parent.
+    pickled Dataset is its path and settings (``storage_options`` too, and secrets in them), and a
+    forked one takes no lock and no connection of its parent.
     """
 
     def __init__(
@@ -66,6 +76,7 @@ class Dataset(Sequence[Sample]):
         path: str,
         *,
         fields: Sequence[str] | None = None,
+        storage_options: Mapping[str, str | bool | int] | None = None,
         max_open_files: int = 256,
         max_unpacked_bytes: int = 8 << 30,
         verify_checksums: bool = True,
@@ -73,6 +84,7 @@ class Dataset(Sequence[Sample]):
     ) -> None:
         self._path = path
         self._fields = None if fields is None else list(fields)
+        self._storage = _texts(storage_options or {})
         self._max_open_files = max_open_files
         self._max_unpacked_bytes = max_unpacked_bytes
         self._verify_checksums = verify_checksums
@@ -81,24 +93,28 @@ class Dataset(Sequence[Sample]):
         if unknown:
             raise NotFoundError(
                 f"no field {sorted(unknown)}; the dataset has: {', '.join(self._native.fields)}",
-                shard=path,
+                shard=self._native.path,
             )
 
     def _open_native(self, version: str | None) -> None:
         self._native = _native.Dataset.open(
-            self._path, self._max_open_files, self._max_unpacked_bytes, self._verify_checksums
+            self._path,
+            self._storage,
+            self._max_open_files,
+            self._max_unpacked_bytes,
+            self._verify_checksums,
         )
         self._version: str = self._native.version
         if version is not None and version != self._version:
             raise StateError(
                 f"the dataset has changed since it was opened: it was version {version[:12]}, "
                 f"now it is {self._version[:12]}",
-                shard=self._path,
+                shard=self._native.path,
             )
 
     @property
     def path(self) -> str:
-        """The path it was opened from."""
+        """The path or URL it was opened from, as it was given."""
         return self._path
 
     @property
@@ -239,6 +255,7 @@ class Dataset(Sequence[Sample]):
     def __reduce__(self) -> tuple[Any, ...]:
         settings = {
             "fields": self._fields,
+            "storage_options": self._storage,
             "max_open_files": self._max_open_files,
             "max_unpacked_bytes": self._max_unpacked_bytes,
             "verify_checksums": self._verify_checksums,
@@ -248,7 +265,7 @@ class Dataset(Sequence[Sample]):
 
     def __repr__(self) -> str:
         return (
-            f"headrace.Dataset({self._path!r}, {len(self):,} samples, fields={self.fields}, "
+            f"headrace.Dataset({self._native.path!r}, {len(self):,} samples, fields={self.fields}, "
             f"version={self._version[:12]})"
         )
 
@@ -275,6 +292,19 @@ class DatasetView(Sequence[Sample]):
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
         """Return several samples at once, as PyTorch's DataLoader asks for them."""
         return [self[i] for i in indices]
+
+
+def _texts(options: Mapping[str, str | bool | int]) -> dict[str, str]:
+    """Return storage options as text. Raises InvalidArgumentError for other values."""
+    texts = {}
+    for name, value in options.items():
+        if not isinstance(value, (str, bool, int)):
+            raise InvalidArgumentError(
+                f"storage_options[{name!r}]: expected text, a number or a bool, found "
+                f"{type(value).__name__}"
+            )
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
 
 
 def _reopen(path: str, settings: dict[str, Any]) -> Dataset:

@@ -1,10 +1,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
+#include <map>
 #include <memory>
 
 #include "bindings.h"
@@ -60,16 +62,17 @@ void BindDataset(nb::module_& m) {
   nb::class_<SampleAccess>(m, "Dataset", "Random access to the samples of a dataset. Thread-safe.")
       .def_static(
           "open",
-          [](const std::string& path, uint32_t max_open_files, uint64_t max_unpacked_bytes,
-             bool verify) {
+          [](const std::string& url, const std::map<std::string, std::string>& storage,
+             uint32_t max_open_files, uint64_t max_unpacked_bytes, bool verify) {
             nb::gil_scoped_release released;
             dataset::OpenOptions options{max_open_files, max_unpacked_bytes};
-            auto access = SampleAccess::Open(path, options, verify);
+            auto access = SampleAccess::Open(url, storage, options, verify);
             nb::gil_scoped_acquire acquired;
             return Unwrap(std::move(access)).release();
           },
-          nb::arg("path"), nb::arg("max_open_files"), nb::arg("max_unpacked_bytes"),
-          nb::arg("verify_checksums"), nb::rv_policy::take_ownership)
+          nb::arg("url"), nb::arg("storage"), nb::arg("max_open_files"),
+          nb::arg("max_unpacked_bytes"), nb::arg("verify_checksums"), nb::rv_policy::take_ownership)
+      .def_prop_ro("path", [](const SampleAccess& a) { return a.dataset()->path(); })
       .def_prop_ro("version", [](const SampleAccess& a) { return a.dataset()->version(); })
       .def_prop_ro("kind", [](const SampleAccess& a) { return std::string(a.dataset()->kind()); })
       .def_prop_ro("num_samples", [](const SampleAccess& a) { return a.dataset()->num_samples(); })

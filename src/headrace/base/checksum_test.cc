@@ -6,6 +6,7 @@
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/sha256.h"
+#include "headrace/base/text.h"
 
 namespace headrace {
 namespace {
@@ -65,6 +66,30 @@ TEST(Sha256, PartsMakeTheWhole) {
   sha.Update("");
   sha.Update(AsBytes("bc"));
   EXPECT_EQ(sha.Finish(), Sha256Of("abc"));
+}
+
+TEST(HmacSha256, PublishedVectors) {  // RFC 4231, cases 1, 2, 3, 6 and 7
+  EXPECT_EQ(HexText(HmacSha256(AsBytes(std::string(20, '\x0b')), AsBytes("Hi There"))),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(HexText(HmacSha256(AsBytes("Jefe"), AsBytes("what do ya want for nothing?"))),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(HexText(HmacSha256(AsBytes(std::string(20, '\xaa')), AsBytes(std::string(50, '\xdd')))),
+            "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
+  std::string long_key(131, '\xaa');
+  EXPECT_EQ(HexText(HmacSha256(AsBytes(long_key),
+                               AsBytes("Test Using Larger Than Block-Size Key - Hash Key First"))),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_EQ(HexText(HmacSha256(
+                AsBytes(long_key),
+                AsBytes("This is a test using a larger than block-size key and a larger than "
+                        "block-size data. The key needs to be hashed before being used by the "
+                        "HMAC algorithm."))),
+            "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
+}
+
+TEST(Md5, PublishedVectors) {  // RFC 1321, A.5
+  EXPECT_EQ(HexText(Md5({})), "d41d8cd98f00b204e9800998ecf8427e");
+  EXPECT_EQ(HexText(Md5(AsBytes("message digest"))), "f96b697d7cb7938d525a2f31aaf161d0");
 }
 
 }  // namespace

@@ -66,6 +66,7 @@ Code CodeFromErrno(int error) {
     case ETXTBSY:
       return Code::kFailedPrecondition;
     case EAGAIN:
+    case ESTALE:  // of a network file system: opening the file anew may help
       return Code::kUnavailable;
     case ETIMEDOUT:
       return Code::kDeadlineExceeded;

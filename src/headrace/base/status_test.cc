@@ -91,6 +91,7 @@ TEST(Code, ErrnosMapToTheCodeThatAPersonExpects) {
   EXPECT_EQ(CodeFromErrno(EISDIR), Code::kInvalidArgument);
   EXPECT_EQ(CodeFromErrno(EBUSY), Code::kFailedPrecondition);
   EXPECT_EQ(CodeFromErrno(EAGAIN), Code::kUnavailable);
+  EXPECT_EQ(CodeFromErrno(ESTALE), Code::kUnavailable);
   EXPECT_EQ(CodeFromErrno(ENOSYS), Code::kUnimplemented);
   EXPECT_EQ(CodeFromErrno(EIO), Code::kIoError);
   EXPECT_EQ(CodeFromErrno(12345), Code::kIoError);

@@ -204,6 +204,33 @@ bool IsValidUtf8(std::string_view bytes) {
   return true;
 }
 
+std::string HexText(Bytes bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  text.reserve(bytes.size() * 2);
+  for (std::byte b : bytes) {
+    auto value = static_cast<unsigned>(b);
+    text.push_back(kDigits[value >> 4]);
+    text.push_back(kDigits[value & 15]);
+  }
+  return text;
+}
+
+std::string Base64Text(Bytes bytes) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  text.reserve((bytes.size() + 2) / 3 * 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    auto at = [&](size_t k) { return k < bytes.size() ? static_cast<unsigned>(bytes[k]) : 0u; };
+    unsigned group = at(i) << 16 | at(i + 1) << 8 | at(i + 2);
+    text.push_back(kDigits[group >> 18]);
+    text.push_back(kDigits[group >> 12 & 63]);
+    text.push_back(i + 1 < bytes.size() ? kDigits[group >> 6 & 63] : '=');
+    text.push_back(i + 2 < bytes.size() ? kDigits[group & 63] : '=');
+  }
+  return text;
+}
+
 Result<uint64_t> ParseSize(std::string_view text) {
   std::optional<Decimal> number = ReadDecimal(text);
   const Unit* unit = number ? FindUnit(kSizeUnits, Lower(number->unit)) : nullptr;

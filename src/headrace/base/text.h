@@ -1,5 +1,5 @@
 // Text a person reads or types: sizes like "64MiB", times like "10m", and keys that may hold any
-// bytes. Pure functions, safe from any thread.
+// bytes; and bytes as hex digits and base64. Pure functions, safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "headrace/base/bytes.h"
 #include "headrace/base/status.h"
 
 namespace headrace {
@@ -20,6 +21,11 @@ std::string EscapeText(std::string_view bytes);
 Result<std::string> UnescapeText(std::string_view text);
 // Returns true when `bytes` is valid UTF-8 (no surrogates, no overlong forms).
 bool IsValidUtf8(std::string_view bytes);
+
+// Writes bytes as lower-case hex digits, two each.
+std::string HexText(Bytes bytes);
+// Writes bytes as base64 (RFC 4648, with '=' at the end).
+std::string Base64Text(Bytes bytes);
 
 // Reads "65536", "64KiB", "64 MiB", "1.5GiB", "2TiB", "10MB" (powers of ten), "10k"/"10M" (counts);
 // upper or lower case, rounded down. Exact: no floating point. kInvalidArgument names the text and

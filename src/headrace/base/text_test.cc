@@ -187,5 +187,21 @@ TEST(Count, Formats) {
   EXPECT_EQ(FormatCount(UINT64_MAX), "18,446,744,073,709,551,615");
 }
 
+TEST(HexText, WritesTwoDigitsAByte) {
+  EXPECT_EQ(HexText({}), "");
+  EXPECT_EQ(HexText(AsBytes(std::string_view("\0\x09\xaf\xff", 4))), "0009afff");
+}
+
+TEST(Base64Text, PublishedValues) {  // RFC 4648, 10
+  EXPECT_EQ(Base64Text(AsBytes("")), "");
+  EXPECT_EQ(Base64Text(AsBytes("f")), "Zg==");
+  EXPECT_EQ(Base64Text(AsBytes("fo")), "Zm8=");
+  EXPECT_EQ(Base64Text(AsBytes("foo")), "Zm9v");
+  EXPECT_EQ(Base64Text(AsBytes("foob")), "Zm9vYg==");
+  EXPECT_EQ(Base64Text(AsBytes("fooba")), "Zm9vYmE=");
+  EXPECT_EQ(Base64Text(AsBytes("foobar")), "Zm9vYmFy");
+  EXPECT_EQ(Base64Text(AsBytes("\xfb\xef\xff")), "++//");
+}
+
 }  // namespace
 }  // namespace headrace

@@ -9,6 +9,7 @@
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/env/process.h"
 #include "headrace/loader/loader.h"
@@ -74,7 +75,7 @@ class BenchCommand final : public Command {
 };
 
 void BenchCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &path_, "The data set");
+  arguments->Text("dataset", &path_, "The data set, by path or URL");
   arguments->Choice("--mode", &mode_, {"train", "eval", "raw"},
                     "train: random crop and flip; eval: center crop; raw: bytes as they are");
   arguments->Text("--image-field", &image_field_, "The field that holds the image");
@@ -147,7 +148,8 @@ Result<PassResult> BenchCommand::RunPass(Session* session, Loader* loader, uint6
 
 Result<ExitCode> BenchCommand::Run(Session* session) {
   if (passes_ == 0) return Status(Code::kInvalidArgument, "--passes must be at least 1");
-  HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(session->fs, path_, {}));
+  HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, path_));
+  HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(place.fs, place.path, {}));
   HR_ASSIGN_OR_RETURN(LoaderOptions options, Options(*dataset));
   PassResult pass;
   LoaderStats stats;

@@ -2,6 +2,7 @@
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/find_sample.h"
+#include "headrace/cli/locate.h"
 #include "headrace/dataset/dataset.h"
 
 namespace headrace::cli {
@@ -29,7 +30,8 @@ class CatCommand final : public Command {
 };
 
 void CatCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, TFRecord, folder or list");
+  arguments->Text("dataset", &dataset_,
+                  "A data set, tar, TFRecord, folder or list, by path or URL");
   arguments->Texts("what", &operands_, 0,
                    "KEY [FIELD], or with --index only [FIELD]; the field may be left out when the "
                    "sample has one");
@@ -71,7 +73,8 @@ Result<dataset::FieldId> CatCommand::ChooseField(const Dataset& data,
 
 Result<ExitCode> CatCommand::Run(Session* session) {
   HR_RETURN_IF_ERROR(SplitOperands());
-  HR_ASSIGN_OR_RETURN(auto data, Dataset::Open(session->fs, dataset_, {}));
+  HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, dataset_));
+  HR_ASSIGN_OR_RETURN(auto data, Dataset::Open(place.fs, place.path, {}));
   HR_ASSIGN_OR_RETURN(uint64_t id, FindSample(*data, index_, key_));
   auto reader = SampleReader::Create(data, {});
   HR_ASSIGN_OR_RETURN(SampleView view, reader->Locate(id));

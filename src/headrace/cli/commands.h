@@ -13,12 +13,14 @@
 #include "headrace/cli/exit_code.h"
 #include "headrace/cli/output.h"
 #include "headrace/env/file.h"
+#include "headrace/object/url_settings.h"
 
 namespace headrace::cli {
 
 // What a command works with. --json and --quiet are declared for every command.
 struct Session {
-  FileSystem* fs = nullptr;
+  FileSystem* fs = nullptr;     // of paths, and of URLs without settings of their own
+  object::UrlSettings storage;  // of URLs
   Context ctx;
   Output* out = nullptr;
   bool json = false;   // print one JSON value and nothing else

@@ -2,6 +2,7 @@
 
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/cli/progress_line.h"
 #include "headrace/cli/seek_points.h"
 #include "headrace/dataset/index_build.h"
@@ -36,7 +37,7 @@ void IndexCommand::Declare(Arguments* arguments) {
   arguments->Texts(
       "paths", &paths_, 1,
       "Tars and folders of tars, or the same of TFRecords, or one MDS folder, plain folder or "
-      "list");
+      "list, by path or URL");
   arguments->Text("--output", &options_.output,
                   "Folder for the indexes and the manifest; without it they lie beside the data");
   DeclareSeekPoints(arguments, &seek_points_);
@@ -64,7 +65,7 @@ void IndexCommand::Declare(Arguments* arguments) {
 Status IndexCommand::MakePathsAbsolute() {
   if (!options_.output.starts_with('/')) return OkStatus();
   for (std::string& path : paths_) {
-    if (path.starts_with('/')) continue;
+    if (IsAbsolutePath(path)) continue;
     HR_ASSIGN_OR_RETURN(std::string here, CurrentDirectory());
     path = JoinPath(here, path);
   }
@@ -78,6 +79,9 @@ dataset::SeekTally SumOf(const IndexReport& report) {
 }
 
 Result<ExitCode> IndexCommand::Run(Session* session) {
+  HR_ASSIGN_OR_RETURN(FileSystem * fs, LocateAll(*session, &paths_));
+  HR_ASSIGN_OR_RETURN(object::Place to, Locate(*session, options_.output));
+  options_.output = std::move(to.path);
   HR_RETURN_IF_ERROR(MakePathsAbsolute());
   if (separate_) options_.build.repeated_keys = dataset::RepeatedKeys::kSeparate;
   dataset::IndexProgress progress;
@@ -89,7 +93,7 @@ Result<ExitCode> IndexCommand::Run(Session* session) {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
                              progress.total_bytes};
     });
-    return dataset::IndexDataset(session->fs, paths_, options_, session->ctx);
+    return dataset::IndexDataset(fs, paths_, options_, session->ctx);
   }();
   HR_ASSIGN_OR_RETURN(IndexReport report, std::move(indexed));
   if (session->json) {

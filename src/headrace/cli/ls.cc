@@ -2,6 +2,7 @@
 
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/dataset/dataset.h"
 
 namespace headrace::cli {
@@ -31,6 +32,7 @@ class LsCommand final : public Command {
   Json SampleJson(const Dataset& data, const SampleView& view) const;
   void PrintSample(Session* session, const Dataset& data, const SampleView& view) const;
 
+  FileSystem* fs_ = nullptr;  // of the data set
   std::string dataset_;
   bool samples_ = false;
   std::optional<uint64_t> limit_;
@@ -40,7 +42,7 @@ class LsCommand final : public Command {
 void LsCommand::Declare(Arguments* arguments) {
   arguments->Text("dataset", &dataset_,
                   "A data set, tar, TFRecord, folder of these, MDS folder, plain folder "
-                  "or list");
+                  "or list, by path or URL");
   arguments->Flag("--samples", &samples_,
                   "List samples: number, key, and each field with its size");
   arguments->Count("--limit", &limit_, "With --samples: at most this many");
@@ -54,7 +56,9 @@ void LsCommand::Declare(Arguments* arguments) {
 }
 
 Result<ExitCode> LsCommand::Run(Session* session) {
-  HR_ASSIGN_OR_RETURN(auto data, Dataset::Open(session->fs, dataset_, {}));
+  HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, dataset_));
+  fs_ = place.fs;
+  HR_ASSIGN_OR_RETURN(auto data, Dataset::Open(place.fs, place.path, {}));
   HR_RETURN_IF_ERROR(samples_ ? ListSamples(session, data) : ListShards(session, data));
   return ExitCode::kOk;
 }
@@ -77,9 +81,9 @@ Result<ChecksumCount> LsCommand::CountChecksums(Session* session,
   std::string learned = entry.index.substr(0, entry.index.size() - suffix.size()) +
                         std::string(dataset::kChecksumSuffix);
   std::string folder = data->path();
-  bool there = session->fs->Exists(JoinPath(folder, learned)) ||
-               session->fs->Exists(JoinPath(JoinPath(folder, dataset::kInPlaceFolder), learned)) ||
-               session->fs->Exists(JoinPath(DirectoryName(folder), learned));
+  bool there = fs_->Exists(JoinPath(folder, learned)) ||
+               fs_->Exists(JoinPath(JoinPath(folder, dataset::kInPlaceFolder), learned)) ||
+               fs_->Exists(JoinPath(DirectoryName(folder), learned));
   if (!there) return count;
   auto reader = SampleReader::Create(data, {});
   for (uint64_t i = data->first_sample(shard); i < data->first_sample(shard + 1); ++i) {

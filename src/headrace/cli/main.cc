@@ -4,15 +4,23 @@
 #include "headrace/base/fault_point.h"
 #include "headrace/cli/command_line.h"
 #include "headrace/env/console.h"
+#include "headrace/object/url_file_system.h"
 
 int main(int argc, char** argv) {
   using namespace headrace;  // NOLINT: the program is this namespace's
   IgnoreBrokenPipes();
   cli::Output output(WriteStdout);
   cli::Session session;
-  session.fs = PosixFileSystem();
   session.ctx.cancelled = CancelOnInterrupt();
   session.out = &output;
+  auto storage = object::ReadUrlSettings({});
+  if (!storage.ok()) {
+    WriteStderr(AsBytes("headrace: " + storage.status().ToString() + "\n"));
+    return static_cast<int>(cli::ExitCode::kUsage);
+  }
+  session.storage = *std::move(storage);
+  session.storage.cancelled = session.ctx.cancelled;
+  session.fs = object::UrlFileSystem(session.storage);
   if (auto faults = EnvironmentText("HEADRACE_FAULTS")) {
     Status armed = ArmFaultsFromText(*faults);
     if (!armed.ok()) {

@@ -9,6 +9,7 @@
 #include "headrace/base/keyed_random.h"
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/loader/plan/batch_plan.h"
 #include "headrace/loader/plan/order.h"
@@ -69,7 +70,7 @@ class OrderCommand final : public Command {
 };
 
 void OrderCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &path_, "The data set");
+  arguments->Text("dataset", &path_, "The data set, by path or URL");
   arguments->Count("--seed", &seed_, "The loader's seed");
   arguments->Count("--epoch", &epoch_, "The epoch, from 0");
   arguments->Count("-b,--global-batch-size", &given_batch_,
@@ -153,7 +154,8 @@ Result<OrderCommand::Range> OrderCommand::FindRange(const BatchPlan& plan) const
 Result<ExitCode> OrderCommand::Run(Session* session) {
   HR_RETURN_IF_ERROR(CheckOptions());
   global_batch_ = *given_batch_;
-  HR_ASSIGN_OR_RETURN(dataset_, dataset::Dataset::Open(session->fs, path_, {}));
+  HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, path_));
+  HR_ASSIGN_OR_RETURN(dataset_, dataset::Dataset::Open(place.fs, place.path, {}));
   for (const auto& shard : dataset_->shards()) shard_samples_.push_back(shard.num_samples);
   HR_ASSIGN_OR_RETURN(const Order order, MakeOrder());
   HR_ASSIGN_OR_RETURN(const BatchPlan plan, MakePlan());

@@ -1,10 +1,13 @@
 #include <chrono>
 
+#include "headrace/base/sha256.h"
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/cli/progress_line.h"
 #include "headrace/cli/seek_points.h"
 #include "headrace/dataset/pack.h"
+#include "headrace/dataset/pack_upload.h"
 
 namespace headrace::cli {
 namespace {
@@ -17,12 +20,14 @@ class PackCommand final : public Command {
   Result<ExitCode> Run(Session* session) override;
 
  private:
+  Result<std::string> StagingFolder() const;
+  Status Send(Session* session, const std::string& folder, FileSystem* to) const;
   void NoteLeftOut(const Session& session, const dataset::PackReport& report) const;
   void PrintReport(Session* session, const dataset::PackReport& report, double seconds) const;
   Json ReportJson(const dataset::PackReport& report, double seconds) const;
 
   std::vector<std::string> sources_;
-  std::string destination_;
+  std::string destination_, staging_;
   dataset::PackOptions options_;
   uint64_t threads_ = 0;
   std::string on_error_ = "raise", seek_points_ = "8", jpeg_ = "keep";
@@ -32,7 +37,7 @@ class PackCommand final : public Command {
 void PackCommand::Declare(Arguments* arguments) {
   arguments->Texts("paths", &sources_, 2,
                    "SOURCE... DESTINATION: one folder, one .csv or .jsonl list, one data set, or "
-                   "any number of tars; then the folder to make");
+                   "any number of tars; then the folder to make, or a URL for it");
   arguments->Size("--shard-size", &options_.shard_bytes, "Most bytes of a shard");
   arguments->Count("--shard-samples", &options_.shard_samples,
                    "Most samples of a shard; 0 for no limit");
@@ -52,6 +57,9 @@ void PackCommand::Declare(Arguments* arguments) {
                     "listed");
   arguments->Flag("--no-fsync", &no_fsync_,
                   "Do not wait for the disk; a power cut soon after may lose the data set");
+  arguments->Text("--staging", &staging_,
+                  "Where a set is packed before it is sent to a URL: a folder of this machine with "
+                  "room for all of it");
   arguments->Text("--message", &options_.message, "A note to keep in the manifest");
   arguments->Note(
       "The result is WebDataset-compatible tars, an index beside each, and headrace.json, which is "
@@ -69,6 +77,14 @@ Result<ExitCode> PackCommand::Run(Session* session) {
   sources_.pop_back();
   // A trailing slash does not name another folder.
   while (destination_.size() > 1 && destination_.back() == '/') destination_.pop_back();
+  HR_ASSIGN_OR_RETURN(FileSystem * fs, LocateAll(*session, &sources_));
+  HR_ASSIGN_OR_RETURN(object::Place to, Locate(*session, destination_));
+  destination_ = std::move(to.path);
+  std::string folder = destination_;  // of this machine, where it is packed
+  if (IsUrl(destination_)) {
+    HR_RETURN_IF_ERROR(dataset::CheckUploadPlace(to.fs, destination_));
+    HR_ASSIGN_OR_RETURN(folder, StagingFolder());
+  }
   dataset::PackProgress progress;
   options_.progress = &progress;
   options_.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
@@ -83,9 +99,10 @@ Result<ExitCode> PackCommand::Run(Session* session) {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
                              progress.total_bytes};
     });
-    return dataset::Pack(session->fs, sources_, destination_, options_, session->ctx);
+    return dataset::Pack(fs, sources_, folder, options_, session->ctx);
   }();
   HR_ASSIGN_OR_RETURN(dataset::PackReport report, std::move(packed));
+  if (folder != destination_) HR_RETURN_IF_ERROR(Send(session, folder, to.fs));
   std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (session->json) {
     session->out->Print(ReportJson(report, elapsed.count()));
@@ -94,6 +111,37 @@ Result<ExitCode> PackCommand::Run(Session* session) {
     PrintReport(session, report, elapsed.count());
   }
   return ExitCode::kOk;
+}
+
+// The same for the same destination, so that a pack that was broken off goes on there.
+Result<std::string> PackCommand::StagingFolder() const {
+  if (staging_.empty() || IsUrl(staging_))
+    return Error(Code::kInvalidArgument,
+                 "{} is no folder of this machine: say with --staging FOLDER where to pack before "
+                 "the result is sent there",
+                 EscapeText(destination_));
+  if (options_.overwrite)
+    return Status(Code::kInvalidArgument,
+                  "--overwrite is for folders: what is at a URL is never replaced; choose another");
+  Sha256 name;
+  name.Update(destination_);
+  return JoinPath(staging_, "headrace-pack-" + name.Finish().substr(0, 16));
+}
+
+Status PackCommand::Send(Session* session, const std::string& folder, FileSystem* to) const {
+  dataset::PackProgress progress;
+  dataset::UploadOptions options;
+  options.progress = &progress;
+  Status sent = [&] {
+    ProgressLine line("sending", session->quiet, [&progress] {
+      return ProgressFigures{0, progress.total_samples, progress.bytes, progress.total_bytes};
+    });
+    return dataset::UploadDataset(session->fs, folder, to, destination_, options, session->ctx);
+  }();
+  if (!sent.ok())
+    return std::move(sent).Prefix(fmt::format(
+        "packed into {}, which is kept for the next try, and not sent", EscapeText(folder)));
+  return session->fs->RemoveTree(folder);
 }
 
 void PackCommand::NoteLeftOut(const Session& session, const dataset::PackReport& report) const {

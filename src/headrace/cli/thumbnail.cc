@@ -8,6 +8,7 @@
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/find_sample.h"
+#include "headrace/cli/locate.h"
 #include "headrace/codec/image_encoder.h"
 #include "headrace/dataset/dataset.h"
 
@@ -39,7 +40,7 @@ class ThumbnailCommand final : public Command {
 };
 
 void ThumbnailCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, folder or list");
+  arguments->Text("dataset", &dataset_, "A data set, tar, folder or list, by path or URL");
   arguments->Texts("what", &operands_, 0,
                    "KEY [FIELD], or with --index only [FIELD]; without a field the sample's image");
   arguments->Count("--index", &index_, "The sample with this number, counted from 0, not a key");
@@ -140,7 +141,8 @@ Status ThumbnailCommand::Write(Session* session, const std::string& file) const 
 
 Result<ExitCode> ThumbnailCommand::Run(Session* session) {
   HR_RETURN_IF_ERROR(ReadOptions(*session));
-  HR_ASSIGN_OR_RETURN(auto data, Dataset::Open(session->fs, dataset_, {}));
+  HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, dataset_));
+  HR_ASSIGN_OR_RETURN(auto data, Dataset::Open(place.fs, place.path, {}));
   HR_ASSIGN_OR_RETURN(uint64_t id, FindSample(*data, index_, key_));
   dataset::ReadOptions read;
   read.seek_points = true;

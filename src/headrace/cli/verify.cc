@@ -2,6 +2,7 @@
 
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/cli/progress_line.h"
 #include "headrace/cli/seek_points.h"
 
@@ -26,7 +27,8 @@ class VerifyCommand final : public Command {
 };
 
 void VerifyCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, folder of tars, plain folder or list");
+  arguments->Text("dataset", &dataset_,
+                  "A data set, tar, folder of tars, plain folder or list, by path or URL");
   arguments->Flag("--learn", &learn_,
                   "Compute the checksums that are missing and keep them beside the shards");
   arguments->Flag("--pixels", &pixels_,
@@ -74,7 +76,8 @@ ShardVerdict Sum(const VerifyReport& report) {
 }
 
 Result<ExitCode> VerifyCommand::Run(Session* session) {
-  HR_ASSIGN_OR_RETURN(auto data, dataset::Dataset::Open(session->fs, dataset_, {}));
+  HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, dataset_));
+  HR_ASSIGN_OR_RETURN(auto data, dataset::Dataset::Open(place.fs, place.path, {}));
   dataset::VerifyProgress progress;
   dataset::VerifyOptions options;
   options.learn = learn_;

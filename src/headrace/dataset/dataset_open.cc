@@ -8,6 +8,7 @@
 #include "headrace/dataset/file_checksum.h"
 #include "headrace/dataset/index_build.h"
 #include "headrace/dataset/open_dataset.h"
+#include "headrace/dataset/tfrecord.h"
 
 namespace headrace::dataset {
 namespace {
@@ -18,25 +19,44 @@ using Parts = OpenDataset::Parts;
 class Listings {
  public:
   explicit Listings(FileSystem* fs) : fs_(fs) {}
+  // Where files cannot be listed each one is looked for when it is first read: then that is taken
+  // for yes.
   Result<bool> Has(const std::string& path) {
+    HR_ASSIGN_OR_RETURN(std::optional<bool> known, Look(path));
+    return known.value_or(true);
+  }
+  // Empty: that cannot be told without asking for the file itself.
+  Result<std::optional<bool>> Look(const std::string& path) {
     std::string folder(DirectoryName(path));
     auto it = names_.find(folder);
     if (it == names_.end()) {
       std::set<std::string, std::less<>> names;
       auto entries = fs_->List(folder);
+      if (!entries.ok() && (entries.status().code() == Code::kUnimplemented ||
+                            (IsUrl(folder) && entries.status().code() == Code::kPermissionDenied)))
+        return std::optional<bool>();
       if (!entries.ok() && entries.status().code() != Code::kNotFound)
         return std::move(entries).status();
       if (entries.ok())
         for (DirectoryEntry& entry : *entries) names.insert(std::move(entry.name));
       it = names_.emplace(std::move(folder), std::move(names)).first;
     }
-    return it->second.count(BaseName(path)) > 0;
+    return std::optional<bool>(it->second.count(BaseName(path)) > 0);
   }
 
  private:
   FileSystem* fs_;
   std::map<std::string, std::set<std::string, std::less<>>> names_;
 };
+
+// Is a file there? What cannot be told is an error, never "no": a manifest that is passed over
+// makes another dataset of the same files.
+Result<bool> IsThere(FileSystem* fs, const std::string& path) {
+  Result<FileInfo> info = fs->Stat(path);
+  if (info.ok()) return true;
+  if (info.status().code() == Code::kNotFound) return false;
+  return std::move(info).status();
+}
 
 Status CheckPresent(const Parts& parts, const std::string& manifest_path) {
   Listings listings(parts.fs);
@@ -86,7 +106,7 @@ Status AddMdsContent(Parts* parts) {
         .At({.file = path, .offset = {}, .key = {}, .field = {}});
   Listings listings(parts->fs);
   auto content = MdsContent::Open(parts->fs, parts->data_folder, text,
-                                  [&](const std::string& file) { return listings.Has(file); });
+                                  [&](const std::string& file) { return listings.Look(file); });
   if (!content.ok()) return std::move(content).status();
   parts->mds = *std::move(content);
   const std::vector<MdsShard>& found = parts->mds->index().shards;
@@ -106,10 +126,7 @@ Status AddMdsContent(Parts* parts) {
 Status OpenManifest(const std::string& manifest_path, Parts* parts) {
   HR_ASSIGN_OR_RETURN(parts->manifest, Manifest::Load(parts->fs, manifest_path));
   parts->index_folder = DirectoryName(manifest_path);
-  const std::string& base = parts->manifest.base;
-  parts->data_folder = base.empty()          ? parts->index_folder
-                       : base.front() == '/' ? base
-                                             : JoinPath(parts->index_folder, base);
+  HR_ASSIGN_OR_RETURN(parts->data_folder, parts->manifest.DataFolder(parts->index_folder));
   HR_RETURN_IF_ERROR(CheckPresent(*parts, manifest_path));
   return parts->manifest.kind == "mds" ? AddMdsContent(parts) : CheckListUnchanged(*parts);
 }
@@ -121,7 +138,8 @@ Status AddShardInPlace(const std::string& name, Parts* parts, std::set<std::stri
   std::string index_path = JoinPath(parts->index_folder, index_name);
   ManifestShard shard{.name = name, .index = {}, .samples = 0, .bytes = 0, .crc32c = {}};
   std::unique_ptr<IndexReader> index;
-  if (parts->fs->Exists(index_path)) {
+  HR_ASSIGN_OR_RETURN(bool has_index, IsThere(parts->fs, index_path));
+  if (has_index) {
     HR_ASSIGN_OR_RETURN(auto mapped, parts->fs->Map(index_path));
     HR_ASSIGN_OR_RETURN(index, IndexReader::Open(std::move(mapped), index_path));
     shard.index = index_name;
@@ -150,13 +168,14 @@ Status OpenShards(const ShardList& shards, Parts* parts) {
   return NoSamplesIn(parts->path, shards.kind);
 }
 
-// Opens an MDS dataset by its index.json alone: a shard's own index is made when it is first
-// needed.
-Status OpenMds(std::string_view index_text, Parts* parts) {
+// Opens the MDS dataset in `folder` by its index.json alone: a shard's own index is made when it is
+// first needed.
+Status OpenMds(const std::string& folder, std::string_view index_text, Parts* parts) {
+  parts->data_folder = parts->index_folder = folder;
   Listings listings(parts->fs);
   HR_ASSIGN_OR_RETURN(
       parts->mds, MdsContent::Open(parts->fs, parts->data_folder, index_text,
-                                   [&](const std::string& file) { return listings.Has(file); }));
+                                   [&](const std::string& file) { return listings.Look(file); }));
   parts->manifest = ManifestOf(parts->mds->index());
   return parts->manifest.num_samples() > 0 ? OkStatus() : NoSamplesIn(parts->path, "mds");
 }
@@ -177,14 +196,29 @@ Status OpenBuilt(BuiltIndex built, std::string kind, const std::string& name, Pa
   return OkStatus();
 }
 
-Status OpenFolder(const std::string& path, Parts* parts) {
+// The manifest of a folder; empty when there is none. A bucket that may be read and not listed says
+// "not allowed" of what is not there: then the next place is looked at before that is told.
+Result<std::string> FindManifest(FileSystem* fs, const std::string& path) {
+  Status refused;
   for (const std::string& folder : {path, JoinPath(path, kInPlaceFolder)}) {
     std::string manifest = JoinPath(folder, kManifestName);
-    if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
+    Result<bool> there = IsThere(fs, manifest);
+    if (there.ok() && *there) return manifest;
+    if (there.ok()) continue;
+    if (!IsUrl(path) || there.status().code() != Code::kPermissionDenied)
+      return std::move(there).status();
+    refused = std::move(there).status();
   }
+  if (!refused.ok()) return refused;
+  return std::string();
+}
+
+Status OpenFolder(const std::string& path, Parts* parts) {
+  HR_ASSIGN_OR_RETURN(std::string manifest, FindManifest(parts->fs, path));
+  if (!manifest.empty()) return OpenManifest(manifest, parts);
   parts->data_folder = parts->index_folder = path;
   HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(parts->fs, path));
-  if (!mds.empty()) return OpenMds(mds, parts);
+  if (!mds.empty()) return OpenMds(path, mds, parts);
   HR_ASSIGN_OR_RETURN(ShardList shards, ListShards(parts->fs, path));
   if (!shards.names.empty()) return OpenShards(shards, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built,
@@ -202,9 +236,16 @@ Status OpenFile(const std::string& path, Parts* parts) {
     return OpenShards({is_record ? "tfrecord" : "tar", {name}}, parts);
   }
   std::string manifest = JoinPath(InPlaceFolderOfList(path), kManifestName);
-  if (parts->fs->Exists(manifest)) return OpenManifest(manifest, parts);
+  HR_ASSIGN_OR_RETURN(bool has_manifest, IsThere(parts->fs, manifest));
+  if (has_manifest) return OpenManifest(manifest, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built, BuildListIndex(parts->fs, path, BuildOptions(), Context()));
   return OpenBuilt(std::move(built), "list", name, parts);
+}
+
+// Does the name say that it is a file that a dataset can be?
+bool IsFileName(std::string_view path) {
+  return path.ends_with(".tar") || path.ends_with(".json") || IsListName(path) ||
+         IsTfRecordName(path);
 }
 
 Status ExplainNotFound(Status status, const std::string& path) {
@@ -212,6 +253,22 @@ Status ExplainNotFound(Status status, const std::string& path) {
     return std::move(status).Prefix(
         "patterns are not expanded: give the folder that holds the shards");
   return status;
+}
+
+Status OpenParts(const std::string& path, Parts* parts) {
+  // At a URL a folder shows best by its manifest: a web server may answer for the folder's own name
+  // with a page, or with nothing.
+  if (IsUrl(path) && !IsFileName(path)) {
+    auto manifest = FindManifest(parts->fs, path);
+    if (manifest.ok() && !manifest->empty()) return OpenManifest(*manifest, parts);
+    if (!manifest.ok() && manifest.status().code() != Code::kPermissionDenied)
+      return std::move(manifest).status();
+    HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(parts->fs, path));
+    if (!mds.empty()) return OpenMds(path, mds, parts);
+  }
+  auto info = parts->fs->Stat(path);
+  if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);
+  return info->kind == FileKind::kDirectory ? OpenFolder(path, parts) : OpenFile(path, parts);
 }
 
 }  // namespace
@@ -222,10 +279,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(FileSystem* fs, const std::
   parts.fs = fs;
   parts.path = path;
   parts.options = options;
-  auto info = fs->Stat(path);
-  if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);
-  bool is_folder = info->kind == FileKind::kDirectory;
-  HR_RETURN_IF_ERROR(is_folder ? OpenFolder(path, &parts) : OpenFile(path, &parts));
+  HR_RETURN_IF_ERROR(OpenParts(path, &parts));
   auto dataset = std::make_shared<OpenDataset>(std::move(parts));
   HR_RETURN_IF_ERROR(dataset->AdoptIndexes());
   return std::shared_ptr<const Dataset>(std::move(dataset));

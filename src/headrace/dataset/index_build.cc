@@ -30,9 +30,14 @@ std::vector<std::string_view> PartsOf(std::string_view path) {
 // The way from the folder `from` to `to`, by their texts: "out/x", "data" -> "../../data". Absolute
 // when `to` is. kInvalidArgument when the texts do not tell.
 Result<std::string> PathFrom(const std::string& from, const std::string& to) {
-  if (to.starts_with('/')) return to;
+  if (IsUrl(from) && UrlRoot(from) != UrlRoot(to))
+    return Error(Code::kInvalidArgument,
+                 "indexes in {} cannot name data in {}: put them beside the data, or in a folder "
+                 "of this machine",
+                 from, to);
+  if (IsAbsolutePath(to)) return to;
   std::vector<std::string_view> here = PartsOf(from), there = PartsOf(to);
-  if (from.starts_with('/') || std::count(here.begin(), here.end(), "..") > 0)
+  if (IsAbsolutePath(from) || std::count(here.begin(), here.end(), "..") > 0)
     return Error(
         Code::kInvalidArgument,
         "the indexes go to {}, from where {} cannot be named: give the data by an absolute "
@@ -91,7 +96,8 @@ class DatasetIndexer {
 Status DatasetIndexer::WriteFile(const std::string& path, const std::string& content) {
   Status made = fs_->MakeDirectories(std::string(DirectoryName(path)));
   if (made.ok()) made = fs_->WriteAtomically(path, AsBytes(content));
-  if (made.code() != Code::kPermissionDenied || !options_.output.empty()) return made;
+  bool refused = made.code() == Code::kPermissionDenied || made.code() == Code::kUnimplemented;
+  if (!refused || !options_.output.empty()) return made;
   return std::move(made).Prefix(
       "the index cannot be written beside the data; give a folder for it with --output");
 }
@@ -224,7 +230,7 @@ Result<IndexReport> DatasetIndexer::IndexMds(const std::string& folder,
   HR_RETURN_IF_ERROR(Prepare());
   HR_ASSIGN_OR_RETURN(auto content,
                       MdsContent::Open(fs_, folder, index_text, [this](const std::string& path) {
-                        return Result<bool>(fs_->Exists(path));
+                        return Result<std::optional<bool>>(fs_->Exists(path));
                       }));
   report_.manifest.kind = "mds";
   report_.manifest.fields = content->index().ColumnNames();

@@ -188,7 +188,7 @@ Status ListIndexer::AddFileCell(Cell* cell, std::string_view field) {
 // cannot name other files of this machine.
 Result<std::string> ListIndexer::RelativePath(std::string_view text) const {
   std::string_view rest = text;
-  if (folder_.front() == '/' && rest.starts_with(folder_) && rest.size() > folder_.size() &&
+  if (IsAbsolutePath(folder_) && rest.starts_with(folder_) && rest.size() > folder_.size() &&
       rest[folder_.size()] == '/')
     rest.remove_prefix(folder_.size() + 1);
   while (rest.starts_with("./")) rest.remove_prefix(2);

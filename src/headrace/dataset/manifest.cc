@@ -153,6 +153,12 @@ ManifestShard ParseShard(const Json& object, size_t number, ManifestParser* pars
 
 Status CheckFormat(const Json& json, std::string_view file_name, const ManifestParser& parser) {
   const Json* format = json.Find("format");
+  if (format && format->AsString() == kUnfinishedFormat)
+    return Error(Code::kFailedPrecondition,
+                 "the data set is being sent to {}, or that was broken off: wait for its end, or "
+                 "run the same `headrace pack` again",
+                 EscapeText(DirectoryName(file_name)))
+        .At({.file = std::string(file_name), .offset = {}, .key = {}, .field = {}});
   if (!format || format->AsString() != kFormat)
     return Error(Code::kDataLoss, "{} is not a Headrace manifest: it has no \"format\": \"{}\"",
                  file_name, kFormat)
@@ -232,6 +238,16 @@ uint64_t Manifest::num_samples() const {
   uint64_t samples = 0;
   for (const ManifestShard& shard : shards) samples += shard.samples;
   return samples;
+}
+
+Result<std::string> Manifest::DataFolder(const std::string& folder) const {
+  if (base.empty()) return folder;
+  if (!IsAbsolutePath(base)) return JoinPath(folder, base);
+  if (!IsUrl(folder) || UrlRoot(base) == UrlRoot(folder)) return base;
+  return Error(Code::kInvalidArgument,
+               "the manifest in {} says that its data is in {}, which is another place: make the "
+               "manifest again with `headrace index`",
+               EscapeText(folder), EscapeText(base));
 }
 
 std::string Manifest::ToJson() const {

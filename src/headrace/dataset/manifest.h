@@ -16,6 +16,8 @@
 namespace headrace::dataset {
 
 inline constexpr std::string_view kManifestName = "headrace.json";
+// The "format" of a manifest that stands in while its data set is being sent to where it lies.
+inline constexpr std::string_view kUnfinishedFormat = "headrace-unfinished";
 inline constexpr std::string_view kIndexSuffix = ".hridx";     // <shard>.hridx
 inline constexpr std::string_view kChecksumSuffix = ".hrsum";  // learned checksums, <shard>.hrsum
 // Where `headrace index` puts manifest and index of a folder or list that is read in place.
@@ -43,8 +45,9 @@ struct Manifest {
   std::vector<std::string> fields;  // sorted
   std::vector<ManifestShard> shards;
   std::vector<std::string> classes;  // class names of a folder, in label order; may be empty
-  // Folder that shard names (and the files of an in-place dataset) are relative to: absolute, or
-  // relative to the manifest's folder; empty = the manifest's folder. Not part of the version.
+  // Folder that shard names (and the files of an in-place dataset) are relative to: absolute, a
+  // URL, or relative to the manifest's folder; empty = the manifest's folder. Not part of the
+  // version.
   std::string base;
   std::vector<std::string> parents;  // versions; not part of the version
   std::string message;               // not part of the version
@@ -54,12 +57,15 @@ struct Manifest {
   // and samples_crc32c or index checksum, in the canonical form of docs/formats/manifest.md.
   std::string ComputeVersion() const;
   uint64_t num_samples() const;
+  // That folder, for a manifest that lies in `folder`. kInvalidArgument when the manifest comes by
+  // URL and names files of this machine or another place: only a person may do that.
+  Result<std::string> DataFolder(const std::string& folder) const;
   // The text of headrace.json. Names that are not printable UTF-8 are escaped (EscapeText).
   std::string ToJson() const;
   // Reads the text of a headrace.json called `file_name` in messages.
   //   kDataLoss            no manifest, a member that is missing or wrong (says which), a name that
   //                        CheckRelativeName refuses, or a version or checksum that does not match.
-  //   kFailedPrecondition  written by a newer program.
+  //   kFailedPrecondition  written by a newer program, or of a data set that is not all there yet.
   static Result<Manifest> FromJson(std::string_view text, std::string_view file_name);
   // Reads and parses the manifest at `path`. Also the file system's failures.
   static Result<Manifest> Load(FileSystem* fs, const std::string& path);

@@ -45,6 +45,12 @@ class RandomAccessFile {
   virtual Result<size_t> ReadSome(uint64_t offset, MutableBytes out, const Context& ctx) const = 0;
   // The size when the file was opened, in bytes.
   virtual uint64_t size() const = 0;
+  // What was opened, as Stat() told it then: of this file, whatever has its name now.
+  virtual FileInfo info() const {
+    FileInfo info;
+    info.size_bytes = size();
+    return info;
+  }
   virtual const std::string& path() const = 0;
 };
 
@@ -129,9 +135,17 @@ class FileSystem {
   // temporary file is removed and `path` is as it was, unless only the last sync failed. A process
   // killed in the middle leaves a file whose name begins with kTemporaryPrefix.
   virtual Status WriteAtomically(const std::string& path, Bytes content) = 0;
+  // Makes a new file in `directory` whose name begins with kTemporaryPrefix, and puts its path into
+  // `path`. No other process has the name, on this machine or on one that shares the directory.
+  virtual Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& directory,
+                                                                std::string* path) = 0;
   // Replaces the file or empty directory `to`. Atomic; survives a power cut only once the
   // directories of both are synced.
   virtual Status Rename(const std::string& from, const std::string& to) = 0;
+  // Renames the file `from` where nothing has the name `to`: of several callers one succeeds, the
+  // others get kAlreadyExists and keep their `from`. kUnimplemented where the file system has
+  // neither such a rename nor hard links.
+  virtual Status RenameIfAbsent(const std::string& from, const std::string& to) = 0;
   // Removes a file, a symbolic link or an empty directory. kAlreadyExists when it is not empty.
   virtual Status Remove(const std::string& path) = 0;
   // Removes `path` and all below it; OK when nothing is there. Does not follow symbolic links.
@@ -155,11 +169,21 @@ class FileSystem {
 // The operating system's file system. Lives for ever.
 FileSystem* PosixFileSystem();
 
+// The functions below know two kinds of paths: of files, and URLs such as "s3://bucket/a", whose
+// root is "s3://bucket" as '/' is that of the others.
+
+// True for "SCHEME://...".
+bool IsUrl(std::string_view path);
+// "s3://bucket/a" -> "s3://bucket"; "" for what is no URL.
+std::string_view UrlRoot(std::string_view path);
+// True for a path from the root, and for a URL.
+bool IsAbsolutePath(std::string_view path);
 // Joins two path parts with one '/'; an absolute `name` is not special, an empty part adds nothing.
 std::string JoinPath(std::string_view directory, std::string_view name);
 // "a/b/c" -> "c"; "a/b/" -> "b"; "/" -> "/"; "" -> "".
 std::string_view BaseName(std::string_view path);
-// "a/b/c" -> "a/b"; "a/b/" -> "a"; "/a" -> "/"; "c" -> "."; "/" -> "/".
+// "a/b/c" -> "a/b"; "a/b/" -> "a"; "/a" -> "/"; "c" -> "."; "/" -> "/"; "s3://b/a" -> "s3://b"
+// -> "s3://b".
 std::string_view DirectoryName(std::string_view path);
 
 }  // namespace headrace

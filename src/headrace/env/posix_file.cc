@@ -35,13 +35,23 @@ Status NotAFile(const std::string& path, FileKind kind) {
                EscapeText(path), found);
 }
 
-// Opens a regular file and tells its size. Does not wait for the other end of a pipe.
-Result<Descriptor> OpenRegular(const std::string& path, uint64_t* size_bytes) {
+FileInfo InfoOf(const struct stat& stat) {
+  FileInfo info;
+  info.kind = KindFromMode(stat.st_mode);
+  info.size_bytes = static_cast<uint64_t>(stat.st_size);
+  info.mtime_ns = stat.st_mtim.tv_sec * int64_t{1'000'000'000} + stat.st_mtim.tv_nsec;
+  info.device = stat.st_dev;
+  info.inode = stat.st_ino;
+  return info;
+}
+
+// Opens a regular file and tells what it is. Does not wait for the other end of a pipe.
+Result<Descriptor> OpenRegular(const std::string& path, FileInfo* info) {
   HR_ASSIGN_OR_RETURN(Descriptor file, OpenDescriptor(path, O_RDONLY | O_NONBLOCK, "read"));
-  struct stat info;
-  if (::fstat(file.get(), &info) != 0) return PathError(errno, "read", path);
-  if (!S_ISREG(info.st_mode)) return NotAFile(path, KindFromMode(info.st_mode));
-  *size_bytes = static_cast<uint64_t>(info.st_size);
+  struct stat stat;
+  if (::fstat(file.get(), &stat) != 0) return PathError(errno, "read", path);
+  *info = InfoOf(stat);
+  if (info->kind != FileKind::kRegular) return NotAFile(path, info->kind);
   return file;
 }
 
@@ -64,8 +74,8 @@ Result<size_t> ReadLoop(int fd, const std::string& path, MutableBytes out) {
 
 class PosixRandomAccessFile final : public RandomAccessFile {
  public:
-  PosixRandomAccessFile(std::string path, Descriptor file, uint64_t size_bytes)
-      : path_(std::move(path)), file_(std::move(file)), size_bytes_(size_bytes) {}
+  PosixRandomAccessFile(std::string path, Descriptor file, const FileInfo& info)
+      : path_(std::move(path)), file_(std::move(file)), info_(info) {}
 
   Status ReadAt(uint64_t offset, MutableBytes out, const Context& ctx) const override {
     HR_ASSIGN_OR_RETURN(size_t done, ReadSome(offset, out, ctx));
@@ -74,7 +84,7 @@ class PosixRandomAccessFile final : public RandomAccessFile {
                Code::kDataLoss,
                "the file ends at byte {}, expected {} bytes from byte {} on; it was cut short, or "
                "what points into it belongs to another file",
-               done > 0 ? offset + done : std::min(offset, size_bytes_), out.size(), offset)
+               done > 0 ? offset + done : std::min(offset, size()), out.size(), offset)
         .At({path_, offset, {}, {}});
   }
 
@@ -94,13 +104,14 @@ class PosixRandomAccessFile final : public RandomAccessFile {
     return done;
   }
 
-  uint64_t size() const override { return size_bytes_; }
+  uint64_t size() const override { return info_.size_bytes; }
+  FileInfo info() const override { return info_; }
   const std::string& path() const override { return path_; }
 
  private:
   const std::string path_;
   const Descriptor file_;
-  const uint64_t size_bytes_;
+  const FileInfo info_;
 };
 
 // Pages mapped into memory, unmapped when destroyed.
@@ -204,15 +215,15 @@ struct CloseDirectory {
 }  // namespace
 
 Result<std::unique_ptr<RandomAccessFile>> PosixFiles::OpenForRead(const std::string& path) {
-  uint64_t size_bytes = 0;
-  HR_ASSIGN_OR_RETURN(Descriptor file, OpenRegular(path, &size_bytes));
-  return std::make_unique<PosixRandomAccessFile>(path, std::move(file), size_bytes);
+  FileInfo info;
+  HR_ASSIGN_OR_RETURN(Descriptor file, OpenRegular(path, &info));
+  return std::make_unique<PosixRandomAccessFile>(path, std::move(file), info);
 }
 
 Result<std::unique_ptr<MappedFile>> PosixFiles::Map(const std::string& path) {
-  uint64_t size_bytes = 0;
-  HR_ASSIGN_OR_RETURN(Descriptor file, OpenRegular(path, &size_bytes));
-  HR_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(file, size_bytes, PROT_READ, path));
+  FileInfo info;
+  HR_ASSIGN_OR_RETURN(Descriptor file, OpenRegular(path, &info));
+  HR_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Of(file, info.size_bytes, PROT_READ, path));
   return std::make_unique<PosixMappedFile>(std::move(mapping));
 }
 
@@ -229,8 +240,9 @@ Result<std::unique_ptr<SharedWords>> PosixFiles::OpenSharedWords(const std::stri
 }
 
 Result<std::string> PosixFiles::ReadWhole(const std::string& path, uint64_t limit_bytes) {
-  uint64_t size_bytes = 0;
-  HR_ASSIGN_OR_RETURN(Descriptor file, OpenRegular(path, &size_bytes));
+  FileInfo info;
+  HR_ASSIGN_OR_RETURN(Descriptor file, OpenRegular(path, &info));
+  const uint64_t size_bytes = info.size_bytes;
   std::string content;
   try {
     // The size is a hint only: files under /proc say 0, and a file may grow while it is read.
@@ -262,13 +274,7 @@ Result<FileInfo> PosixFiles::Stat(const std::string& path) {
   HR_RETURN_IF_ERROR(CheckPath(path));
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return PathError(errno, "find", path);
-  FileInfo result;
-  result.kind = KindFromMode(info.st_mode);
-  result.size_bytes = static_cast<uint64_t>(info.st_size);
-  result.mtime_ns = info.st_mtim.tv_sec * int64_t{1'000'000'000} + info.st_mtim.tv_nsec;
-  result.device = info.st_dev;
-  result.inode = info.st_ino;
-  return result;
+  return InfoOf(info);
 }
 
 Result<std::vector<DirectoryEntry>> PosixFiles::List(const std::string& path) {

@@ -26,7 +26,10 @@ class PosixFiles final : public FileSystem {
   Result<std::unique_ptr<WritableFile>> CreateDirect(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
+  Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& directory,
+                                                        std::string* path) override;
   Status Rename(const std::string& from, const std::string& to) override;
+  Status RenameIfAbsent(const std::string& from, const std::string& to) override;
   Status Remove(const std::string& path) override;
   Status RemoveTree(const std::string& path) override;
   Status MakeDirectories(const std::string& path) override;

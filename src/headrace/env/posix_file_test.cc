@@ -540,5 +540,47 @@ TEST_F(PosixFileTest, ReadersInManyThreadsSeeTheirOwnRanges) {
   EXPECT_EQ(wrong, 0);
 }
 
+// As the kernel does it, and by hard links as on network file systems.
+TEST_F(PosixFileTest, OneOfManyRenamesToAFreeNameWins) {
+  constexpr int kThreads = 8;
+  for (bool by_links : {false, true}) {
+    if (by_links)
+      ArmFault("env.rename_if_absent.rename", 1,
+               [] { return Error(Code::kUnimplemented, "as on NFS"); });
+    for (int round = 0; round < 20; ++round) {
+      std::string to = dir_ / ("to" + std::to_string(round) + (by_links ? "l" : ""));
+      std::atomic<int> winners{0}, losers{0};
+      {
+        std::vector<std::unique_ptr<Thread>> threads;
+        for (int i = 0; i < kThreads; ++i) {
+          std::string from = to + "-from" + std::to_string(i);
+          Write(from, std::to_string(i));
+          auto thread = Thread::Start("writer", [&, from, to] {
+            Code code = files_->RenameIfAbsent(from, to).code();
+            if (code == Code::kOk) ++winners;
+            if (code == Code::kAlreadyExists && files_->Exists(from)) ++losers;
+          });
+          ASSERT_TRUE(thread.ok());
+          threads.push_back(std::move(thread).value());
+        }
+      }
+      EXPECT_EQ(winners, 1);
+      EXPECT_EQ(losers, kThreads - 1);
+      EXPECT_TRUE(files_->Exists(to));
+    }
+  }
+  DisarmFaults();
+}
+
+TEST_F(PosixFileTest, ALinkWhoseAnswerWasLostIsARename) {
+  ArmFault("env.rename_if_absent.rename", 1,
+           [] { return Error(Code::kUnimplemented, "as on NFS"); });
+  Write(dir_ / "from", "x");
+  ASSERT_EQ(::link((dir_ / "from").c_str(), (dir_ / "to").c_str()), 0);
+  EXPECT_TRUE(files_->RenameIfAbsent(dir_ / "from", dir_ / "to").ok());
+  EXPECT_EQ(Names(), std::vector<std::string>{"to"});
+  DisarmFaults();
+}
+
 }  // namespace
 }  // namespace headrace

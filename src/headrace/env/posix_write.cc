@@ -73,16 +73,15 @@ class PosixWritableFile final : public WritableFile {
   Status failure_;
 };
 
-// Makes a new file beside `path`. A name left by a killed process with the same number is passed
-// over, never reused.
-Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& path, std::string* name) {
+// A name left by a killed process with the same number, or used on another machine, is passed over,
+// never reused.
+Result<std::unique_ptr<WritableFile>> MakeTemporary(std::string_view directory, std::string* name) {
   static std::atomic<uint64_t> counter{0};
   constexpr int kAttempts = 1000;
   Status last;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    *name =
-        JoinPath(DirectoryName(path), fmt::format("{}{}-{}", kTemporaryPrefix, ::getpid(),
-                                                  counter.fetch_add(1, std::memory_order_relaxed)));
+    *name = JoinPath(directory, fmt::format("{}{}-{}", kTemporaryPrefix, ::getpid(),
+                                            counter.fetch_add(1, std::memory_order_relaxed)));
     Result<Descriptor> file = OpenDescriptor(*name, O_WRONLY | O_CREAT | O_EXCL, "write");
     if (file.ok()) return std::make_unique<PosixWritableFile>(*name, std::move(file).value());
     last = std::move(file).status();
@@ -116,6 +115,31 @@ Status MakeDirectory(const std::string& path) {
   return PathError(error, "make the directory", path);
 }
 
+// Does the system, or this file system, not know the call?
+bool IsUnknown(int error) {
+  return error == EINVAL || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP;
+}
+
+// A second name for `from` where `to` is free, then the first one goes. A network file system may
+// say that the name is taken when its answer to the first try was lost: then it is this file's.
+Status LinkAndRemove(const std::string& from, const std::string& to) {
+  struct stat mine, there;
+  if (::link(from.c_str(), to.c_str()) != 0) {
+    int error = errno;
+    bool linked = error == EEXIST && ::stat(from.c_str(), &mine) == 0 &&
+                  ::lstat(to.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
+                  mine.st_ino == there.st_ino;
+    if (!linked && (error == EPERM || IsUnknown(error)))
+      return Error(Code::kUnimplemented,
+                   "cannot give {} a name only if it is free: the file system there has no hard "
+                   "links; use another place",
+                   EscapeText(to));
+    if (!linked) return PathError(error, "rename", fmt::format("{} to {}", from, to));
+  }
+  if (::unlink(from.c_str()) != 0 && errno != ENOENT) return PathError(errno, "remove", from);
+  return OkStatus();
+}
+
 class PosixFileLock final : public FileLock {
  public:
   explicit PosixFileLock(Descriptor file) : file_(std::move(file)) {}
@@ -147,7 +171,7 @@ Result<std::unique_ptr<WritableFile>> PosixFiles::OpenForAppend(const std::strin
 Status PosixFiles::WriteAtomically(const std::string& path, Bytes content) {
   HR_RETURN_IF_ERROR(CheckPath(path));
   std::string temporary;
-  Result<std::unique_ptr<WritableFile>> file = CreateTemporary(path, &temporary);
+  Result<std::unique_ptr<WritableFile>> file = MakeTemporary(DirectoryName(path), &temporary);
   if (!file.ok()) return std::move(file).status().Prefix("replacing " + EscapeText(path));
   Status status = FillAndRename(**file, temporary, path, content);
   if (!status.ok()) {
@@ -158,10 +182,26 @@ Status PosixFiles::WriteAtomically(const std::string& path, Bytes content) {
   return SyncDirectory(std::string(DirectoryName(path)));
 }
 
+Result<std::unique_ptr<WritableFile>> PosixFiles::CreateTemporary(const std::string& directory,
+                                                                  std::string* path) {
+  return MakeTemporary(directory, path);
+}
+
 Status PosixFiles::Rename(const std::string& from, const std::string& to) {
   HR_RETURN_IF_ERROR(CheckPath(from));
   HR_RETURN_IF_ERROR(CheckPath(to));
   if (::rename(from.c_str(), to.c_str()) == 0) return OkStatus();
+  return PathError(errno, "rename", fmt::format("{} to {}", from, to));
+}
+
+Status PosixFiles::RenameIfAbsent(const std::string& from, const std::string& to) {
+  HR_RETURN_IF_ERROR(CheckPath(from));
+  HR_RETURN_IF_ERROR(CheckPath(to));
+  // Network file systems have no such rename; they have links.
+  if (!FaultPoint("env.rename_if_absent.rename").ok()) return LinkAndRemove(from, to);
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0)
+    return OkStatus();
+  if (IsUnknown(errno)) return LinkAndRemove(from, to);
   return PathError(errno, "rename", fmt::format("{} to {}", from, to));
 }
 

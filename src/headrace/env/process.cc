@@ -1,7 +1,9 @@
 #include "headrace/env/process.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -9,7 +11,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -67,6 +71,26 @@ Result<std::string> CurrentDirectory() {
   return path;
 }
 
+std::optional<std::string> EnvironmentVariable(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return std::string(value);
+}
+
+std::string HomeDirectory() {
+  if (auto home = EnvironmentVariable("HOME")) return *home;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::vector<char> text(16384);
+  if (::getpwuid_r(::getuid(), &entry, text.data(), text.size(), &found) != 0 || !found) return "";
+  return entry.pw_dir ? entry.pw_dir : "";
+}
+
+int64_t WallClockNanos() {
+  auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
 double ProcessCpuSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -91,6 +115,13 @@ Result<uint64_t> NumOpenFiles() {
   while (::readdir(directory)) ++entries;
   ::closedir(directory);
   return entries - 3;  // ".", ".." and the descriptor of the listing itself
+}
+
+Status CloseOnExec(int descriptor) {
+  int flags = ::fcntl(descriptor, F_GETFD);
+  if (flags < 0 || ::fcntl(descriptor, F_SETFD, flags | FD_CLOEXEC) < 0)
+    return ErrnoError(errno, "cannot keep a descriptor from programs started later");
+  return OkStatus();
 }
 
 uint64_t ForkGeneration() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "headrace/base/status.h"
@@ -14,12 +15,23 @@ namespace headrace {
 int AvailableCpus();
 // The folder that relative paths start from, as an absolute path. kNotFound when it was removed.
 Result<std::string> CurrentDirectory();
+// The value of an environment variable; none when it is not set or empty.
+std::optional<std::string> EnvironmentVariable(const std::string& name);
+// The user's home folder: $HOME, else what the system's list of users says. Empty when neither
+// does.
+std::string HomeDirectory();
+// Nanoseconds since 1970, by the system's clock, which may be wrong and may jump. For talking to
+// others about time only: nothing that is stored or ordered may hang on it.
+int64_t WallClockNanos();
 // CPU seconds (user + system) this process has used.
 double ProcessCpuSeconds();
 // The soft limit on open files of this process.
 uint64_t OpenFileLimit();
 // How many descriptors are open now. kUnavailable where /proc is not mounted.
 Result<uint64_t> NumOpenFiles();
+// Lets programs that this one starts not inherit an open descriptor (of a library that does not
+// care). EBADF and the like as ErrnoError gives them.
+Status CloseOnExec(int descriptor);
 // A number that differs in a forked child from that of its parent, from the first call on. Cheap
 // (one load).
 uint64_t ForkGeneration();

@@ -1,5 +1,6 @@
 #include "headrace/env/process.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
@@ -51,6 +52,17 @@ TEST(Process, TellsItsLimitOnOpenFiles) {
               return static_cast<int>(OpenFileLimit());
             }),
             77);
+}
+
+TEST(Process, KeepsADescriptorFromProgramsStartedLater) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  EXPECT_EQ(::fcntl(ends[0], F_GETFD) & FD_CLOEXEC, 0);
+  EXPECT_TRUE(CloseOnExec(ends[0]).ok());
+  EXPECT_NE(::fcntl(ends[0], F_GETFD) & FD_CLOEXEC, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
+  EXPECT_FALSE(CloseOnExec(ends[0]).ok());
 }
 
 TEST(Process, CountsOpenFiles) {

@@ -2,12 +2,16 @@
 
 #include <cstring>
 
+#include "headrace/object/url_file_system.h"
+
 namespace headrace::loader {
 
-Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(const std::string& path,
-                                                         const dataset::OpenOptions& options,
-                                                         bool verify_checksums) {
-  HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(PosixFileSystem(), path, options));
+Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(
+    const std::string& url, const std::map<std::string, std::string>& storage,
+    const dataset::OpenOptions& options, bool verify_checksums) {
+  HR_ASSIGN_OR_RETURN(object::UrlSettings settings, object::ReadUrlSettings(storage));
+  HR_ASSIGN_OR_RETURN(object::Place place, object::LocateUrl(url, settings));
+  HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(place.fs, place.path, options));
   return std::make_unique<SampleAccess>(std::move(dataset), verify_checksums);
 }
 

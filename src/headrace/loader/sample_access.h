@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -20,10 +21,11 @@ namespace headrace::loader {
 
 class SampleAccess {
  public:
-  // Fails as Dataset::Open.
-  static Result<std::unique_ptr<SampleAccess>> Open(const std::string& path,
-                                                    const dataset::OpenOptions& options,
-                                                    bool verify_checksums);
+  // Opens what a path or a URL names; `storage` are settings by name for URLs, as
+  // object::ReadUrlSettings takes them. Fails as that and Dataset::Open.
+  static Result<std::unique_ptr<SampleAccess>> Open(
+      const std::string& url, const std::map<std::string, std::string>& storage,
+      const dataset::OpenOptions& options, bool verify_checksums);
   SampleAccess(std::shared_ptr<const dataset::Dataset> dataset, bool verify_checksums);
   ~SampleAccess();
 

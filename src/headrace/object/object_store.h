@@ -1,9 +1,10 @@
-// Objects by key: what a bucket, or a folder that stands for one, can do. Drivers are mem/, dir/, s3/
-// and https/; wrappers add retries, limits and timing. object/testing/conformance.h is the contract
-// as tests: each driver names its Abilities there, and an ability claimed is an ability tested.
+// Objects by key: what a bucket, or a folder that stands for one, can do. Drivers are mem/, dir/,
+// s3/ and https/; wrappers add retries, limits and timing. object/testing/conformance.h is the
+// contract as tests: each driver names its Abilities there, and an ability claimed is an ability
+// tested.
 //
-// Keys are any bytes (1 to 1,024 of them), compared as bytes; "a//b", "a/../b" and "/a" are keys like
-// others and never leave the store. All objects here are thread-safe.
+// Keys are any bytes (1 to 1,024 of them), compared as bytes; "a//b", "a/../b" and "/a" are keys
+// like others and never leave the store. All objects here are thread-safe.
 //
 // Failures of every call, besides those named there:
 //   kUnavailable        may work later: 5xx, 429, no connection, a body that was cut. Retried by
@@ -37,7 +38,8 @@ struct Abilities {
   bool put_if_absent = false;   // PutOptions::if_absent, one winner among racing writers
   bool put_if_match = false;    // PutOptions::if_match
   bool get_if_match = false;    // GetRequest::if_match
-  bool strict_keys = true;      // false: some keys ("." parts, empty parts) are refused
+  bool ordered_list = true;     // List goes by the keys' bytes; false: in an order of its own
+  bool strict_keys = true;      // false: some keys ("." parts, empty parts, no UTF-8) are refused
   uint64_t min_part_bytes = 0;  // of an upload's parts but the last
   uint64_t max_parts = 10000;
 };
@@ -61,7 +63,7 @@ struct PutOptions {
   std::string if_match;    // only where the object has this etag; empty: no condition
 };
 
-// A part of a listing, in the order of the keys' bytes.
+// A part of a listing, in the order of the keys' bytes (but see Abilities::ordered_list).
 struct ListPage {
   std::vector<ObjectInfo> objects;    // without those below `prefixes`
   std::vector<std::string> prefixes;  // with a delimiter: what the other keys have in common

@@ -144,6 +144,7 @@ class FaultyFileSystem::Reader final : public RandomAccessFile {
     return done;
   }
   uint64_t size() const override { return base_->size(); }
+  FileInfo info() const override { return base_->info(); }
   const std::string& path() const override { return base_->path(); }
 
  private:
@@ -277,6 +278,18 @@ Status FaultyFileSystem::WriteAtomically(const std::string& path, Bytes content)
   HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kWriteAtomically));
   if (!faults_->TakeAllOrNothing(content.size())) return DiskFull(path);
   return base_->WriteAtomically(path, content);
+}
+
+Result<std::unique_ptr<WritableFile>> FaultyFileSystem::CreateTemporary(
+    const std::string& directory, std::string* path) {
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kCreate));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, base_->CreateTemporary(directory, path));
+  return std::make_unique<Writer>(faults_, std::move(file), *path);
+}
+
+Status FaultyFileSystem::RenameIfAbsent(const std::string& from, const std::string& to) {
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRename));
+  return base_->RenameIfAbsent(from, to);
 }
 
 Status FaultyFileSystem::Rename(const std::string& from, const std::string& to) {

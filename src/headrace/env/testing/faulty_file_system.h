@@ -50,7 +50,8 @@ class FaultyFileSystem final : public FileSystem {
 
   // Lets the `nth` call of `operation` from now on (1 = the next) return `status` without being
   // done, and the `times` - 1 calls after it too. kRead stands for ReadAt and ReadSome, kAppend for
-  // Append, kCreate for CreateDirect too. WriteAtomically is one operation of its own.
+  // Append, kCreate for CreateDirect and CreateTemporary, kRename for RenameIfAbsent too.
+  // WriteAtomically is one operation of its own.
   void FailNth(FileOperation operation, uint64_t nth, Status status, uint64_t times = 1);
   // Lets the disk be full after `bytes` more: an Append writes what still fits and fails with
   // kResourceExhausted, a WriteAtomically fails whole.
@@ -76,7 +77,10 @@ class FaultyFileSystem final : public FileSystem {
   Result<std::unique_ptr<WritableFile>> CreateDirect(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
+  Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& directory,
+                                                        std::string* path) override;
   Status Rename(const std::string& from, const std::string& to) override;
+  Status RenameIfAbsent(const std::string& from, const std::string& to) override;
   Status Remove(const std::string& path) override;
   Status RemoveTree(const std::string& path) override;
   Status MakeDirectories(const std::string& path) override;

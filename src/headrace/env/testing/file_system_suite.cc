@@ -335,6 +335,52 @@ void RenameFails(const Bench& b) {
   EXPECT_EQ(b.Names("d"), std::vector<std::string>{"sub"});
 }
 
+void MakesTemporaryFiles(const Bench& b) {
+  ASSERT_TRUE(b->MakeDirectories(b / "d").ok());
+  std::string one, two;
+  auto first = b->CreateTemporary(b / "d", &one);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  auto second = b->CreateTemporary(b / "d", &two);
+  ASSERT_TRUE(second.ok());
+  EXPECT_NE(one, two);
+  EXPECT_EQ(DirectoryName(one), b / "d");
+  EXPECT_TRUE(BaseName(one).starts_with(kTemporaryPrefix));
+  EXPECT_TRUE((*first)->Append(AsBytes("1")).ok());
+  EXPECT_TRUE((*second)->Append(AsBytes("22")).ok());
+  EXPECT_TRUE((*first)->Close().ok());
+  EXPECT_EQ(*b->ReadWhole(one, 10), "1");
+  EXPECT_EQ(*b->ReadWhole(two, 10), "22");
+  EXPECT_CODE(b->CreateTemporary(b / "none", &one).status(), kNotFound);
+}
+
+void RenamesIfAbsent(const Bench& b) {
+  b.Write("one", "1");
+  b.Write("two", "2");
+  ASSERT_TRUE(b->MakeDirectories(b / "d").ok());
+  EXPECT_TRUE(b->RenameIfAbsent(b / "one", b / "d/f").ok());
+  EXPECT_CODE(b->RenameIfAbsent(b / "two", b / "d/f"), kAlreadyExists);
+  EXPECT_CODE(b->RenameIfAbsent(b / "two", b / "d"), kAlreadyExists);
+  EXPECT_CODE(b->RenameIfAbsent(b / "two", b / "none/f"), kNotFound);
+  EXPECT_CODE(b->RenameIfAbsent(b / "none", b / "g"), kNotFound);
+  EXPECT_EQ(b.Read("d/f"), "1");
+  EXPECT_EQ(b.Read("two"), "2");
+  EXPECT_EQ(b.Names(""), (std::vector<std::string>{"d", "two"}));
+}
+
+// What was opened, not what has the name now.
+void AnOpenFileTellsWhatItIs(const Bench& b) {
+  b.Write("f", "12345");
+  auto file = b->OpenForRead(b / "f");
+  ASSERT_TRUE(file.ok());
+  FileInfo before = *b->Stat(b / "f"), opened = (*file)->info();
+  EXPECT_TRUE(b->WriteAtomically(b / "f", AsBytes("123")).ok());
+  EXPECT_EQ(opened.inode, before.inode);
+  EXPECT_EQ(opened.mtime_ns, before.mtime_ns);
+  EXPECT_EQ(opened.size_bytes, 5u);
+  EXPECT_EQ((*file)->info().inode, before.inode);
+  EXPECT_NE(b->Stat(b / "f")->inode, before.inode);
+}
+
 void RemovesFilesAndEmptyDirectories(const Bench& b) {
   b.Write("f", "F");
   ASSERT_TRUE(b->MakeDirectories(b / "d").ok());
@@ -454,6 +500,9 @@ constexpr NamedTest kTests[] = {
     HR_TEST_ROW_(RenamesFiles),
     HR_TEST_ROW_(RenamesDirectories),
     HR_TEST_ROW_(RenameFails),
+    HR_TEST_ROW_(MakesTemporaryFiles),
+    HR_TEST_ROW_(RenamesIfAbsent),
+    HR_TEST_ROW_(AnOpenFileTellsWhatItIs),
     HR_TEST_ROW_(RemovesFilesAndEmptyDirectories),
     HR_TEST_ROW_(RemovesTrees),
     HR_TEST_ROW_(MakesDirectories),

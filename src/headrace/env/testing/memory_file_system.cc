@@ -62,6 +62,15 @@ struct MemoryFileSystem::Node {
       }
     }
   }
+  FileInfo Info() const {
+    FileInfo info;
+    info.kind = is_directory ? FileKind::kDirectory : FileKind::kRegular;
+    info.size_bytes = data.size();
+    info.mtime_ns = mtime_ns;
+    info.device = 1;
+    info.inode = inode;
+    return info;
+  }
   void Make(Change change) {
     Apply(change, &names);
     changes.push_back(std::move(change));
@@ -257,19 +266,19 @@ struct MemoryFileSystem::Machine {
 
 class MemoryFileSystem::File final : public RandomAccessFile {
  public:
-  File(std::shared_ptr<Machine> machine, uint64_t generation, Node* node, uint64_t size,
+  File(std::shared_ptr<Machine> machine, uint64_t generation, Node* node, const FileInfo& info,
        std::string path)
       : machine_(std::move(machine)),
         generation_(generation),
         node_(node),
-        size_(size),
+        info_(info),
         path_(std::move(path)) {}
 
   Status ReadAt(uint64_t offset, MutableBytes out, const Context& ctx) const override {
     HR_ASSIGN_OR_RETURN(size_t done, ReadSome(offset, out, ctx));
     if (done == out.size()) return OkStatus();
-    return Error(Code::kDataLoss, "the file has {} bytes, expected {} bytes from byte {} on", size_,
-                 out.size(), offset)
+    return Error(Code::kDataLoss, "the file has {} bytes, expected {} bytes from byte {} on",
+                 size(), out.size(), offset)
         .At({path_, offset, {}, {}});
   }
   Result<size_t> ReadSome(uint64_t offset, MutableBytes out, const Context& ctx) const override {
@@ -280,14 +289,15 @@ class MemoryFileSystem::File final : public RandomAccessFile {
     if (offset >= data.size()) return size_t{0};
     return data.copy(reinterpret_cast<char*>(out.data()), out.size(), offset);
   }
-  uint64_t size() const override { return size_; }
+  uint64_t size() const override { return info_.size_bytes; }
+  FileInfo info() const override { return info_; }
   const std::string& path() const override { return path_; }
 
  private:
   const std::shared_ptr<Machine> machine_;
   const uint64_t generation_;
   Node* const node_;
-  const uint64_t size_;
+  const FileInfo info_;
   const std::string path_;
 };
 
@@ -429,7 +439,7 @@ void MemoryFileSystem::PowerOn() {
 Result<std::unique_ptr<RandomAccessFile>> MemoryFileSystem::OpenForRead(const std::string& path) {
   MutexLock lock(&machine_->mu);
   HR_ASSIGN_OR_RETURN(Node * node, machine_->FindFile(path, "read"));
-  return std::make_unique<File>(machine_, machine_->generation, node, node->data.size(), path);
+  return std::make_unique<File>(machine_, machine_->generation, node, node->Info(), path);
 }
 
 Result<std::unique_ptr<MappedFile>> MemoryFileSystem::Map(const std::string& path) {
@@ -493,12 +503,7 @@ Status MemoryFileSystem::WriteAtomically(const std::string& path, Bytes content)
   HR_RETURN_IF_ERROR(CheckPath(path));
   std::string directory(DirectoryName(path));
   std::string temporary;
-  {
-    MutexLock lock(&machine_->mu);
-    temporary =
-        JoinPath(directory, fmt::format("{}{}", kTemporaryPrefix, machine_->num_temporaries++));
-  }
-  HR_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, Create(temporary));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, CreateTemporary(directory, &temporary));
   Status status = file->Append(content);
   if (status.ok()) status = file->Sync();
   if (status.ok()) status = file->Close();
@@ -508,6 +513,22 @@ Status MemoryFileSystem::WriteAtomically(const std::string& path, Bytes content)
     return std::move(status).Prefix("replacing " + EscapeText(path));
   }
   return SyncDirectory(directory);
+}
+
+Result<std::unique_ptr<WritableFile>> MemoryFileSystem::CreateTemporary(
+    const std::string& directory, std::string* path) {
+  {
+    MutexLock lock(&machine_->mu);
+    *path = JoinPath(directory, fmt::format("{}{}", kTemporaryPrefix, machine_->num_temporaries++));
+  }
+  return Create(*path);
+}
+
+Status MemoryFileSystem::RenameIfAbsent(const std::string& from, const std::string& to) {
+  MutexLock lock(&machine_->mu);
+  HR_ASSIGN_OR_RETURN(Machine::Place place, machine_->FindPlace(to, "rename"));
+  if (place.node) return PathError(EEXIST, "rename", fmt::format("{} to {}", from, to));
+  return machine_->Rename(from, to);
 }
 
 Status MemoryFileSystem::Rename(const std::string& from, const std::string& to) {
@@ -553,13 +574,7 @@ Status MemoryFileSystem::SyncDirectory(const std::string& path) {
 Result<FileInfo> MemoryFileSystem::Stat(const std::string& path) {
   MutexLock lock(&machine_->mu);
   HR_ASSIGN_OR_RETURN(Node * node, machine_->Find(path, "find"));
-  FileInfo info;
-  info.kind = node->is_directory ? FileKind::kDirectory : FileKind::kRegular;
-  info.size_bytes = node->data.size();
-  info.mtime_ns = node->mtime_ns;
-  info.device = 1;
-  info.inode = node->inode;
-  return info;
+  return node->Info();
 }
 
 Result<std::vector<DirectoryEntry>> MemoryFileSystem::List(const std::string& path) {

@@ -1,0 +1,27 @@
+// A store around another one that counts what is asked of it. Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "headrace/object/object_store.h"
+
+namespace headrace::object {
+
+// Each may be read at any time. They only grow.
+struct StoreCounters {
+  std::atomic<uint64_t> gets{0};    // reads with bytes
+  std::atomic<uint64_t> heads{0};   // Head, and reads without bytes
+  std::atomic<uint64_t> lists{0};   // pages
+  std::atomic<uint64_t> writes{0};  // Put, PutPart, Complete, Delete and the like
+  std::atomic<uint64_t> failures{0};
+  std::atomic<uint64_t> bytes_read{0}, bytes_written{0};  // of calls that succeeded
+  std::atomic<uint64_t> busy_ns{0};  // between call and answer, summed over all calls
+  std::atomic<uint64_t> retries{0};  // by RetryingStore, where it is given them
+};
+
+std::shared_ptr<ObjectStore> MakeCountedStore(std::shared_ptr<ObjectStore> store,
+                                              std::shared_ptr<StoreCounters> counters);
+
+}  // namespace headrace::object

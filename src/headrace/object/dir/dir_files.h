@@ -1,0 +1,54 @@
+// The files of a DirStore, as its parts share them. Internal to object/dir. Thread-safe.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "headrace/base/mutex.h"
+#include "headrace/env/file.h"
+#include "headrace/object/object_store.h"
+
+namespace headrace::object {
+
+class DirFiles {
+ public:
+  DirFiles(FileSystem* fs, std::string root)
+      : fs_(fs), root_(std::move(root)), name_("file://" + root_) {}
+
+  FileSystem* fs() const { return fs_; }
+  const std::string& root() const { return root_; }
+  const std::string& name() const { return name_; }
+  // Below the root, in a folder that is no key's path.
+  std::string UploadsFolder() const;
+
+  std::string PathOf(const std::string& key) const;
+  static ObjectInfo Describe(const std::string& key, const FileInfo& file);
+  // kNotFound when nothing is there, or a folder.
+  Result<ObjectInfo> Stat(const std::string& key, const std::string& path) const;
+
+  // Makes an object of what `write` appends: a temporary file beside the place, synced and renamed.
+  // Returns its etag.
+  Result<std::string> Publish(const std::string& key, const PutOptions& options, const Context& ctx,
+                              const std::function<Status(WritableFile*)>& write);
+  Status Remove(const std::string& key);
+  // Makes a folder and its parents, and their names durable.
+  Status MakeFolder(const std::string& folder);
+
+ private:
+  Result<std::unique_ptr<WritableFile>> CreateBeside(const std::string& key,
+                                                     const std::string& path,
+                                                     std::string* temporary);
+  Status Rename(const std::string& key, const std::string& temporary, const std::string& path,
+                const PutOptions& options, const Context& ctx);
+  Result<std::unique_ptr<FileLock>> LockForMatch(const Context& ctx);
+  Status MakeNamesDurable(const std::string& folder);
+  void Forget(const std::string& folder);
+
+  FileSystem* const fs_;
+  const std::string root_, name_;
+  Mutex mu_;  // order: none is taken under it
+  // Folders whose own names, up to the root's, this process has synced.
+  std::set<std::string> durable_ HR_GUARDED_BY(mu_);
+};
+
+}  // namespace headrace::object

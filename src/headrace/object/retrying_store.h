@@ -1,0 +1,44 @@
+// A store around another one that tries again what failed with kUnavailable, and nothing else. The
+// only level where requests are retried. Thread-safe, also in forked children. Destroying it ends
+// reads that wait for their next try (kCancelled) and waits for those that run.
+//
+// Between two tries it waits a random time of up to first_pause, twice that, and so on up to
+// longest_pause (exponential back-off with full jitter), until the budget of the call or the
+// context's deadline is used up. Then the last failure is told, with how often it was tried.
+//
+// A write whose answer was lost may have been done. So a Put with a condition that fails by its
+// condition after such a try is read back: where the object has just these bytes, it succeeded.
+// (Two writers of the same bytes may then both think they were first: write what tells them apart.)
+// The end of an upload is settled in the same way, by size and CRC32C. A lost StartUpload leaves an
+// upload behind that ListUploads finds.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "headrace/object/object_store.h"
+
+namespace headrace::object {
+
+struct RetryOptions {
+  std::chrono::nanoseconds first_pause = std::chrono::milliseconds(50);
+  std::chrono::nanoseconds longest_pause = std::chrono::seconds(5);
+  // Of one call, from its first try on; no try begins after it.
+  std::chrono::nanoseconds budget = std::chrono::seconds(120);
+  std::atomic<uint64_t>* num_retries = nullptr;  // counts tries after the first; not owned
+
+  // The world outside, for tests to replace; empty: the real one.
+  std::function<Context::Clock::time_point()> now = {};
+  std::function<double()> random = {};  // in [0, 1)
+  std::function<Status(std::chrono::nanoseconds, const Context&)> pause = {};
+  // Runs the function after the time, on another thread.
+  std::function<void(std::chrono::nanoseconds, std::function<void()>)> run_after = {};
+};
+
+std::shared_ptr<ObjectStore> MakeRetryingStore(std::shared_ptr<ObjectStore> store,
+                                               const RetryOptions& options = {});
+
+}  // namespace headrace::object
