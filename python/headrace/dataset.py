@@ -33,7 +33,7 @@ def open(
             folder of them; a folder with an MDS ``index.json``; a folder with one sub-folder of
             files per class; a ``.csv`` or ``.jsonl`` list of files. Or a URL of one, as a str:
             ``s3://bucket/prefix``, ``https://host/folder`` (which cannot be listed, so it needs a
-            manifest), ``file:///folder``.
+            manifest or an MDS ``index.json``), ``file:///folder``.
         fields: names of the fields that samples come with; None = all. What is not named is not
             read.
         storage_options: how to reach a URL: ``endpoint``, ``region``, ``profile``,

@@ -71,8 +71,7 @@ void BindDataset(nb::module_& m) {
             return Unwrap(std::move(access)).release();
           },
           nb::arg("url"), nb::arg("storage"), nb::arg("max_open_files"),
-          nb::arg("max_unpacked_bytes"), nb::arg("verify_checksums"),
-          nb::rv_policy::take_ownership)
+          nb::arg("max_unpacked_bytes"), nb::arg("verify_checksums"), nb::rv_policy::take_ownership)
       .def_prop_ro("path", [](const SampleAccess& a) { return a.dataset()->path(); })
       .def_prop_ro("version", [](const SampleAccess& a) { return a.dataset()->version(); })
       .def_prop_ro("kind", [](const SampleAccess& a) { return std::string(a.dataset()->kind()); })

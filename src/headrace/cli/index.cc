@@ -34,9 +34,10 @@ class IndexCommand final : public Command {
 };
 
 void IndexCommand::Declare(Arguments* arguments) {
-  arguments->Texts("paths", &paths_, 1,
-                   "Tars and folders of tars, or the same of TFRecords, or one MDS folder, plain "
-                   "folder or list, by path or URL");
+  arguments->Texts(
+      "paths", &paths_, 1,
+      "Tars and folders of tars, or the same of TFRecords, or one MDS folder, plain folder or "
+      "list, by path or URL");
   arguments->Text("--output", &options_.output,
                   "Folder for the indexes and the manifest; without it they lie beside the data");
   DeclareSeekPoints(arguments, &seek_points_);

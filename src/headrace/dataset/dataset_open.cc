@@ -8,6 +8,7 @@
 #include "headrace/dataset/file_checksum.h"
 #include "headrace/dataset/index_build.h"
 #include "headrace/dataset/open_dataset.h"
+#include "headrace/dataset/tfrecord.h"
 
 namespace headrace::dataset {
 namespace {
@@ -18,23 +19,29 @@ using Parts = OpenDataset::Parts;
 class Listings {
  public:
   explicit Listings(FileSystem* fs) : fs_(fs) {}
+  // Where files cannot be listed each one is looked for when it is first read: then that is taken
+  // for yes.
   Result<bool> Has(const std::string& path) {
+    HR_ASSIGN_OR_RETURN(std::optional<bool> known, Look(path));
+    return known.value_or(true);
+  }
+  // Empty: that cannot be told without asking for the file itself.
+  Result<std::optional<bool>> Look(const std::string& path) {
     std::string folder(DirectoryName(path));
     auto it = names_.find(folder);
     if (it == names_.end()) {
       std::set<std::string, std::less<>> names;
       auto entries = fs_->List(folder);
-      // Where files cannot be listed each one is looked for when it is first read.
       if (!entries.ok() && (entries.status().code() == Code::kUnimplemented ||
                             (IsUrl(folder) && entries.status().code() == Code::kPermissionDenied)))
-        return true;
+        return std::optional<bool>();
       if (!entries.ok() && entries.status().code() != Code::kNotFound)
         return std::move(entries).status();
       if (entries.ok())
         for (DirectoryEntry& entry : *entries) names.insert(std::move(entry.name));
       it = names_.emplace(std::move(folder), std::move(names)).first;
     }
-    return it->second.count(BaseName(path)) > 0;
+    return std::optional<bool>(it->second.count(BaseName(path)) > 0);
   }
 
  private:
@@ -99,7 +106,7 @@ Status AddMdsContent(Parts* parts) {
         .At({.file = path, .offset = {}, .key = {}, .field = {}});
   Listings listings(parts->fs);
   auto content = MdsContent::Open(parts->fs, parts->data_folder, text,
-                                  [&](const std::string& file) { return listings.Has(file); });
+                                  [&](const std::string& file) { return listings.Look(file); });
   if (!content.ok()) return std::move(content).status();
   parts->mds = *std::move(content);
   const std::vector<MdsShard>& found = parts->mds->index().shards;
@@ -161,13 +168,14 @@ Status OpenShards(const ShardList& shards, Parts* parts) {
   return NoSamplesIn(parts->path, shards.kind);
 }
 
-// Opens an MDS dataset by its index.json alone: a shard's own index is made when it is first
-// needed.
-Status OpenMds(std::string_view index_text, Parts* parts) {
+// Opens the MDS dataset in `folder` by its index.json alone: a shard's own index is made when it is
+// first needed.
+Status OpenMds(const std::string& folder, std::string_view index_text, Parts* parts) {
+  parts->data_folder = parts->index_folder = folder;
   Listings listings(parts->fs);
   HR_ASSIGN_OR_RETURN(
       parts->mds, MdsContent::Open(parts->fs, parts->data_folder, index_text,
-                                   [&](const std::string& file) { return listings.Has(file); }));
+                                   [&](const std::string& file) { return listings.Look(file); }));
   parts->manifest = ManifestOf(parts->mds->index());
   return parts->manifest.num_samples() > 0 ? OkStatus() : NoSamplesIn(parts->path, "mds");
 }
@@ -210,7 +218,7 @@ Status OpenFolder(const std::string& path, Parts* parts) {
   if (!manifest.empty()) return OpenManifest(manifest, parts);
   parts->data_folder = parts->index_folder = path;
   HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(parts->fs, path));
-  if (!mds.empty()) return OpenMds(mds, parts);
+  if (!mds.empty()) return OpenMds(path, mds, parts);
   HR_ASSIGN_OR_RETURN(ShardList shards, ListShards(parts->fs, path));
   if (!shards.names.empty()) return OpenShards(shards, parts);
   HR_ASSIGN_OR_RETURN(BuiltIndex built,
@@ -236,7 +244,8 @@ Status OpenFile(const std::string& path, Parts* parts) {
 
 // Does the name say that it is a file that a dataset can be?
 bool IsFileName(std::string_view path) {
-  return path.ends_with(".tar") || path.ends_with(".json") || IsListName(path);
+  return path.ends_with(".tar") || path.ends_with(".json") || IsListName(path) ||
+         IsTfRecordName(path);
 }
 
 Status ExplainNotFound(Status status, const std::string& path) {
@@ -254,6 +263,8 @@ Status OpenParts(const std::string& path, Parts* parts) {
     if (manifest.ok() && !manifest->empty()) return OpenManifest(*manifest, parts);
     if (!manifest.ok() && manifest.status().code() != Code::kPermissionDenied)
       return std::move(manifest).status();
+    HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(parts->fs, path));
+    if (!mds.empty()) return OpenMds(path, mds, parts);
   }
   auto info = parts->fs->Stat(path);
   if (!info.ok()) return ExplainNotFound(std::move(info).status(), path);

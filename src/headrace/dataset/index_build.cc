@@ -230,7 +230,7 @@ Result<IndexReport> DatasetIndexer::IndexMds(const std::string& folder,
   HR_RETURN_IF_ERROR(Prepare());
   HR_ASSIGN_OR_RETURN(auto content,
                       MdsContent::Open(fs_, folder, index_text, [this](const std::string& path) {
-                        return Result<bool>(fs_->Exists(path));
+                        return Result<std::optional<bool>>(fs_->Exists(path));
                       }));
   report_.manifest.kind = "mds";
   report_.manifest.fields = content->index().ColumnNames();

@@ -276,7 +276,10 @@ std::vector<std::string> MdsIndex::ColumnNames() const {
 
 Result<std::string> ReadMdsIndexText(FileSystem* fs, const std::string& folder) {
   auto text = fs->ReadWhole(JoinPath(folder, kMdsIndexName), kMaxIndexBytes);
-  if (!text.ok() && text.status().code() == Code::kNotFound) return std::string();
+  // A bucket that may be read and not listed says "not allowed" of what is not there.
+  const Code code = text.status().code();
+  if (code == Code::kNotFound || (code == Code::kPermissionDenied && IsUrl(folder)))
+    return std::string();
   if (text.ok() && !MdsIndex::LooksLikeOne(*text)) return std::string();
   return text;
 }

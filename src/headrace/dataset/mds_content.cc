@@ -128,10 +128,12 @@ Result<std::unique_ptr<MdsContent>> MdsContent::Open(FileSystem* fs, const std::
   uint64_t num_missing = 0;
   std::string first_missing;
   for (const MdsShard& shard : shards) {
-    HR_ASSIGN_OR_RETURN(bool raw, exists(JoinPath(folder, shard.raw.name)));
+    HR_ASSIGN_OR_RETURN(std::optional<bool> found, exists(JoinPath(folder, shard.raw.name)));
+    const bool raw = found.value_or(!shard.packed.has_value());
     bool packed = false;
     if (!raw && shard.packed) {
-      HR_ASSIGN_OR_RETURN(packed, exists(JoinPath(folder, shard.packed->name)));
+      HR_ASSIGN_OR_RETURN(found, exists(JoinPath(folder, shard.packed->name)));
+      packed = found.value_or(true);
     }
     content->packed_.push_back(packed);
     if (!raw && !packed && num_missing++ == 0)

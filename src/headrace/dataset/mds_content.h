@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,12 +31,13 @@ Manifest ManifestOf(const MdsIndex& index);
 
 class MdsContent {
  public:
-  // Says whether a file is there; asked for each of the dataset's files once.
-  using Exists = std::function<Result<bool>(const std::string& path)>;
+  // Says whether a file is there; asked for each of the dataset's files once. Empty: that cannot be
+  // told, as at a place that cannot be listed.
+  using Exists = std::function<Result<std::optional<bool>>(const std::string& path)>;
 
   // Reads the folder's index.json, given as text, and looks for the shards' files. A shard that is
-  // there unpacked is read so, else its packed file is. Fails as MdsIndex::FromJson, and
-  // kFailedPrecondition: a shard has neither file.
+  // there unpacked is read so, else its packed file is; where that cannot be told, the packed one.
+  // Fails as MdsIndex::FromJson, and kFailedPrecondition: a shard has neither file.
   static Result<std::unique_ptr<MdsContent>> Open(FileSystem* fs, const std::string& folder,
                                                   std::string_view index_text,
                                                   const Exists& exists);

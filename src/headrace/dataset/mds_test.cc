@@ -6,6 +6,8 @@
 #include <rapidcheck/gtest.h>
 #include <zstd.h>
 
+#include <thread>
+
 #include "headrace/dataset/content_hash.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/dataset/index_build.h"
@@ -199,6 +201,25 @@ TEST(Mds, MemoryForUnpackedShardsIsBounded) {
     EXPECT_EQ(ReadAll(dataset), expected);
     EXPECT_EQ(ReadAll(dataset), expected);
   }
+}
+
+TEST(Mds, ManyThreadsShareWhatIsUnpacked) {
+  MemoryFileSystem fs;
+  MdsFolder folder(&fs, "/d", kColumns);
+  std::map<std::string, FieldTexts> expected;
+  for (size_t i = 0; i < 5; ++i) {
+    folder.Add(LabelRows(static_cast<int64_t>(10 * i), 10), "zstd");
+    expected.merge(LabelSamples(i, static_cast<int64_t>(10 * i), 10));
+  }
+  OpenOptions options;
+  options.max_unpacked_bytes = 1100;
+  auto dataset = Open(&fs, "/d", options);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(ReadAll(dataset), expected);
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Mds, GivesEveryEncoding) {

@@ -6,7 +6,9 @@
 
 #include "headrace/dataset/dataset.h"
 #include "headrace/dataset/index_build.h"
+#include "headrace/dataset/testing/mds_maker.h"
 #include "headrace/dataset/testing/tar_maker.h"
+#include "headrace/dataset/testing/tfrecord_maker.h"
 #include "headrace/dataset/verify.h"
 #include "headrace/env/testing/memory_file_system.h"
 #include "headrace/object/object_file_system.h"
@@ -161,6 +163,25 @@ TEST_F(ObjectDatasetTest, IndexesInTheBucket) {
   ASSERT_TRUE(IndexDataset(bucket_.get(), paths, options, Context()).ok());
   EXPECT_EQ(Describe(Dataset::Open(bucket_.get(), "mem://test/indexes", {})),
             Describe(Dataset::Open(&files_, "/d", {})));
+}
+
+TEST_F(ObjectDatasetTest, ReadsTfRecordsAndMdsInPlaceAndIndexed) {
+  auto example = [](int64_t label) {
+    return MakeExample({{"label", Int64Feature({label})}, {"x", BytesFeature({"text"})}});
+  };
+  Put(&files_, "/t/a.tfrecord-00000-of-00002", MakeTfRecord({example(1), example(2)}));
+  Put(&files_, "/t/a.tfrecord-00001-of-00002", MakeTfRecord({example(3)}));
+  const std::vector<MdsTestColumn> columns = {{"label", "uint8", 1}, {"text", "str"}};
+  const std::string shard = MakeMdsShard(columns, {{"\1", "one"}, {"\2", "two"}});
+  Put(&files_, "/m/shard.00000.mds", shard);
+  Put(&files_, "/m/index.json", MakeMdsIndex(columns, {{.samples = 2, .bytes = shard.size()}}));
+  for (const char* path : {"/t", "/t/a.tfrecord-00001-of-00002", "/m", "/m/index.json"})
+    ExpectSame(path);
+  for (const char* path : {"/t", "/m"}) {
+    std::vector<std::string> paths = {path};
+    ASSERT_TRUE(IndexDataset(&files_, paths, {}, Context()).ok());
+    ExpectSame(path);
+  }
 }
 
 TEST_F(ObjectDatasetTest, VerifiesEverything) {

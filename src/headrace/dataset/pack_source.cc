@@ -84,8 +84,8 @@ Status SourceLister::AddFolder(const std::string& path) {
 
 // Tars are scanned, in the manifest's order; an index of plain files is used as it is.
 Status SourceLister::AddDataset(const std::string& path, const Manifest& manifest) {
-  HR_ASSIGN_OR_RETURN(std::string base, manifest.DataFolder(path));
   if (manifest.kind == "mds" || manifest.kind == "tfrecord") return RefuseKind(path, manifest.kind);
+  HR_ASSIGN_OR_RETURN(std::string base, manifest.DataFolder(path));
   list_.classes = manifest.classes;
   std::vector<std::string> tars;
   for (const ManifestShard& shard : manifest.shards) {

@@ -223,7 +223,9 @@ Result<SampleView> OpenSampleReader::Read(uint64_t sample_id, std::span<const Fi
 
 bool OpenSampleReader::NeedsRecord() const {
   if (!options_.verify_checksums || state_->index->kind() != ShardKind::kRecords) return false;
-  return options_.whole_records || std::any_of(picks_.begin(), picks_.end(), [&](const Pick& pick) {
+  // A sample without the wanted fields may have lost their names to damage.
+  return options_.whole_records || picks_.empty() ||
+         std::any_of(picks_.begin(), picks_.end(), [&](const Pick& pick) {
            const FieldEntry& entry = entries_[pick.entry];
            return entry.in_record && !entry.crc32c;
          });

@@ -60,6 +60,10 @@ class TfRecordIndexer {
   // `lost`: where the next record begins is not known.
   Status TakeDamage(TarDamage damage, bool lost);
   Status TakeRecord(TfRecord* record);
+  Status CheckRecord(TfRecord* record) {
+    HR_RETURN_IF_ERROR(scanner_.ReadChecksum(record));
+    return scanner_.CheckData(*record);
+  }
   Status ExplainNoExample(TfRecord* record, Status fault);
   Status AddFeature(const TfFeature& feature);
   Status AddBytes(const TfFeature& feature);
@@ -131,6 +135,9 @@ Status TfRecordIndexer::TakeRecord(TfRecord* record) {
   built_.scan.end_offset = record->offset + record->length + kTfFooterBytes;
   SetKey(*record);
   Status parsed = example_.Parse(&window_, record->offset, record->length);
+  // What says nothing at all is rare enough to be checked at once.
+  if (parsed.ok() && example_.features().empty() && record->length > 0)
+    parsed = CheckRecord(record);
   if (!parsed.ok()) return ExplainNoExample(record, std::move(parsed));
   HR_RETURN_IF_ERROR(scanner_.ReadChecksum(record));
   num_parts_ = 0;
@@ -142,8 +149,7 @@ Status TfRecordIndexer::TakeRecord(TfRecord* record) {
 // A record that cannot be parsed is damaged, or it is something else: its checksum tells.
 Status TfRecordIndexer::ExplainNoExample(TfRecord* record, Status fault) {
   if (fault.code() != Code::kDataLoss && fault.code() != Code::kUnimplemented) return fault;
-  HR_RETURN_IF_ERROR(scanner_.ReadChecksum(record));
-  Status damaged = scanner_.CheckData(*record);
+  Status damaged = CheckRecord(record);
   if (!damaged.ok() && damaged.code() != Code::kDataLoss) return damaged;
   if (options_.allow_damage && damaged.ok()) {
     if (built_.num_skipped++ == 0) built_.first_skipped = key_;

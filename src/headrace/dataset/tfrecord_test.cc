@@ -334,6 +334,25 @@ TEST(TfRecord, ADamagedRecordThatCannotBeParsedIsLeftOut) {
   EXPECT_EQ(left.count("a.tfrecord/00000002"), 1u);  // numbers stay
 }
 
+// One flipped bit makes an unknown field of all features: the record then says nothing, in good
+// form.
+TEST(TfRecord, DamageThatHidesAllFeaturesIsFound) {
+  MemoryFileSystem fs;
+  std::string bytes = SmallFile(0, 3);
+  bytes[bytes.size() / 3 + kTfHeaderBytes] ^= 96;
+  Put(&fs, "/a.tfrecord", bytes);
+  EXPECT_THAT(OpenStatus(&fs, "/a.tfrecord").ToString(), HasSubstr("checksum"));
+  // With a name that was hit, the sample seems to lack the field.
+  bytes = SmallFile(0, 3);
+  bytes[bytes.find("label")] ^= 1;
+  Put(&fs, "/a.tfrecord", bytes);
+  auto dataset = Open(&fs, "/a.tfrecord");
+  auto reader = SampleReader::Create(dataset, {});
+  const FieldId label = dataset->FindField("label").value();
+  EXPECT_EQ(reader->Read(0, std::span(&label, 1), Context()).status().code(), Code::kDataLoss);
+  EXPECT_TRUE(reader->Read(1, std::span(&label, 1), Context()).ok());
+}
+
 TEST(TfRecord, ARecordThatIsNoExampleSaysWhereAndWhy) {
   MemoryFileSystem fs;
   const std::string group(1, static_cast<char>(1 << 3 | 3));
