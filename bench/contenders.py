@@ -221,7 +221,9 @@ def pack_jobs() -> list[Job]:
                 "headrace-durable",
                 workers,
             ),
-            Job("w4", "Headrace", HEADRACE, "headrace_runner.py", "pack", "headrace-plain", workers),
+            Job(
+                "w4", "Headrace", HEADRACE, "headrace_runner.py", "pack", "headrace-plain", workers
+            ),
             Job(
                 "w4",
                 "Headrace, with seek points",

@@ -11,8 +11,6 @@
 namespace headrace::cache {
 namespace {
 
-using ::testing::HasSubstr;
-
 ObjectId SomeObject() { return IdentifyObject({"s3://b", "a/b", "etag", 1000}, kPageBytes); }
 
 TEST(BlockFormat, AnObjectIsNamedByAllThatMakesItsBytes) {

@@ -149,6 +149,7 @@ void CachingStore::Heads::Start(Read read) {
       waiting.push_back(std::move(read));
     }
   }
+  // NOLINTNEXTLINE(bugprone-use-after-move): it was moved only where there is no object
   if (object) return StartKnown(std::move(read), object);
   if (!first) return;
   Post([self = shared_from_this(), key, ctx] { self->Ask(key, ctx); });

@@ -307,8 +307,9 @@ TEST_F(NodeCacheTest, EachOperationOfTheDiskMayFail) {
       }
       files_.Heal();
       clock_ += 200'000;
-      (void)Read(cache.get(), 0);                              // the probes
-      const auto fresh = static_cast<uint64_t>(10 + 3 * nth);  // never admitted before
+      (void)Read(cache.get(), 0);  // the probes
+      const auto fresh =
+          uint64_t{10} + uint64_t{3} * static_cast<uint64_t>(nth);  // never admitted before
       (void)Admit(cache.get(), fresh);
       clock_ += 200'000;
       (void)Admit(cache.get(), fresh + 1);

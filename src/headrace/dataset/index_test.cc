@@ -138,8 +138,7 @@ TEST(Index, ArraysAndRecordsRaiseTheVersion) {
   std::vector<ModelSample> plain = {{"a", {{"x", 0, 8, {}, false, ""}}}};
   EXPECT_EQ(version(Build(ShardKind::kTar, plain)), 1u);
   EXPECT_EQ(version(Build(ShardKind::kRecords, plain)), 2u);
-  plain[0].fields[0].array_form = "\x08\x00";
-  plain[0].fields[0].array_form.resize(2);
+  plain[0].fields[0].array_form = std::string("\x08\x00", 2);
   EXPECT_EQ(version(Build(ShardKind::kTar, plain)), 2u);
 }
 

@@ -22,7 +22,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::UnorderedElementsAre;
 
 std::shared_ptr<const Dataset> Open(FileSystem* fs, const std::string& path) {
   auto dataset = Dataset::Open(fs, path, OpenOptions());

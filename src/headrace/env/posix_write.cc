@@ -118,6 +118,7 @@ Status MakeDirectory(const std::string& path) {
 
 // Does the system, or this file system, not know the call?
 bool IsUnknown(int error) {
+  // NOLINTNEXTLINE(misc-redundant-expression): two names of one number on Linux
   return error == EINVAL || error == ENOSYS || error == ENOTSUP || error == EOPNOTSUPP;
 }
 
