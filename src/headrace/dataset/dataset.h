@@ -3,9 +3,10 @@
 // the manifest only; the index of a shard is mapped at the first access to one of its samples, and
 // its data file is held against the index when it is first opened.
 //
-// What can be opened: a folder with a manifest (headrace.json); a tar or TFRecord file or a folder
-// of them without one (indexed in memory from the headers); a folder with an MDS index.json; a
-// plain folder with one sub-folder per class; a .csv or .jsonl list of files.
+// A path is one of the file system given, which may know URLs (object/url_file_system.h). What can
+// be opened: a folder with a manifest (headrace.json); a tar or TFRecord file or a folder of them
+// without one (indexed in memory from the headers); a folder with an MDS index.json; a plain folder
+// with one sub-folder per class; a .csv or .jsonl list of files.
 #pragma once
 
 #include <cstdint>
