@@ -223,7 +223,7 @@ Status CurlTransfer::StatusOf(CURLcode code) const {
   const char* words = tell ? curl_message_ : curl_->easy_strerror(code);
   switch (code) {
     case CURLE_PARTIAL_FILE:
-      return Error(Code::kDataLoss, "the body ended after {} bytes, before its told end ({})",
+      return Error(Code::kUnavailable, "the body ended after {} bytes, before its told end ({})",
                    answer_.response().body_bytes, words);
     case CURLE_URL_MALFORMAT:
       return Error(Code::kInvalidArgument, "{}", words);

@@ -77,9 +77,9 @@ class HttpClient {
   // on the caller's), and must not block: it may call Submit, not Fetch. Any answer of the server
   // is a value, whatever its status: also 3xx, which is not followed. Failures name method and URL,
   // without the URL's query, which can hold secrets.
-  //   kUnavailable        no connection, connection cut, no byte for stall_timeout, TLS failure.
-  //   kDataLoss           the body is shorter than its length header, or larger than `into`; a
-  //                       status line that cannot be read.
+  //   kUnavailable        no connection, connection cut, no byte for stall_timeout, TLS failure; a
+  //                       body that ended before its told length, as a cut at a proxy looks.
+  //   kDataLoss           the body is larger than `into`; a status line that cannot be read.
   //   kDeadlineExceeded, kCancelled  from the Context; noticed within 100 ms.
   //   kInvalidArgument    no URL, a header with a line end.
   //   kResourceExhausted  a body over max_body_bytes, headers over 1 MiB, no memory.
