@@ -39,6 +39,8 @@ class RangeServer(ThreadingHTTPServer):
 
 class RangeHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1  # head and body in one piece
     server: RangeServer
 
     def log_message(self, *_: object) -> None:
@@ -57,16 +59,17 @@ class RangeHandler(BaseHTTPRequestHandler):
             server.requests.append((self.command, self.path, wanted))
             failing = server.failures > 0
             server.failures -= failing
-            server.active += 1
+            meets = server.meet is not None and with_body and self.path.endswith(".tar")
+            server.active += meets
             if server.meet is not None and server.active >= 2:
                 server.meet.set()
         try:
-            if server.meet is not None and with_body and ".tar" in self.path:
+            if server.meet is not None and meets:
                 server.meet.wait(20)
             self.send(503 if failing else 200, wanted, with_body)
         finally:
             with server.lock:
-                server.active -= 1
+                server.active -= meets
 
     def send(self, status: int, wanted: str | None, with_body: bool) -> None:
         name = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path).lstrip("/")
@@ -109,7 +112,7 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
     root = tmp_path / "www"
     root.mkdir()
     server = RangeServer(root)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     yield server
     server.shutdown()

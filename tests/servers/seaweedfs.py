@@ -45,6 +45,8 @@ def _command(folder: Path, ports: Sequence[int]) -> list[str]:
         "-filer",
         "-s3",
         f"-s3.config={folder / 's3.json'}",
+        "-s3.port.iceberg=0",  # these have fixed ports, which another server may have
+        "-s3.port.lance=0",
         "-master.volumeSizeLimitMB=64",
         "-volume.max=40",  # each bucket takes several
         *(f"{name}={port}" for name, port in zip(names, ports, strict=True)),

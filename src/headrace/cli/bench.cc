@@ -75,7 +75,7 @@ class BenchCommand final : public Command {
 };
 
 void BenchCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &path_, "The data set");
+  arguments->Text("dataset", &path_, "The data set, by path or URL");
   arguments->Choice("--mode", &mode_, {"train", "eval", "raw"},
                     "train: random crop and flip; eval: center crop; raw: bytes as they are");
   arguments->Text("--image-field", &image_field_, "The field that holds the image");

@@ -30,7 +30,7 @@ class CatCommand final : public Command {
 };
 
 void CatCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, folder or list");
+  arguments->Text("dataset", &dataset_, "A data set, tar, folder or list, by path or URL");
   arguments->Texts("what", &operands_, 0,
                    "KEY [FIELD], or with --index only [FIELD]; the field may be left out when the "
                    "sample has one");

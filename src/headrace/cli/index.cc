@@ -35,7 +35,7 @@ class IndexCommand final : public Command {
 
 void IndexCommand::Declare(Arguments* arguments) {
   arguments->Texts("paths", &paths_, 1,
-                   "Tars and folders of tars, or one plain folder, or one list");
+                   "Tars and folders of tars, or one plain folder, or one list, by path or URL");
   arguments->Text("--output", &options_.output,
                   "Folder for the indexes and the manifest; without it they lie beside the data");
   DeclareSeekPoints(arguments, &seek_points_);

@@ -40,7 +40,8 @@ class LsCommand final : public Command {
 };
 
 void LsCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, folder of tars, plain folder or list");
+  arguments->Text("dataset", &dataset_,
+                  "A data set, tar, folder of tars, plain folder or list, by path or URL");
   arguments->Flag("--samples", &samples_,
                   "List samples: number, key, and each field with its size");
   arguments->Count("--limit", &limit_, "With --samples: at most this many");

@@ -70,7 +70,7 @@ class OrderCommand final : public Command {
 };
 
 void OrderCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &path_, "The data set");
+  arguments->Text("dataset", &path_, "The data set, by path or URL");
   arguments->Count("--seed", &seed_, "The loader's seed");
   arguments->Count("--epoch", &epoch_, "The epoch, from 0");
   arguments->Count("-b,--global-batch-size", &given_batch_,

@@ -40,7 +40,7 @@ class ThumbnailCommand final : public Command {
 };
 
 void ThumbnailCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, folder or list");
+  arguments->Text("dataset", &dataset_, "A data set, tar, folder or list, by path or URL");
   arguments->Texts("what", &operands_, 0,
                    "KEY [FIELD], or with --index only [FIELD]; without a field the sample's image");
   arguments->Count("--index", &index_, "The sample with this number, counted from 0, not a key");

@@ -27,7 +27,8 @@ class VerifyCommand final : public Command {
 };
 
 void VerifyCommand::Declare(Arguments* arguments) {
-  arguments->Text("dataset", &dataset_, "A data set, tar, folder of tars, plain folder or list");
+  arguments->Text("dataset", &dataset_,
+                  "A data set, tar, folder of tars, plain folder or list, by path or URL");
   arguments->Flag("--learn", &learn_,
                   "Compute the checksums that are missing and keep them beside the shards");
   arguments->Flag("--pixels", &pixels_,

@@ -1,0 +1,145 @@
+"""A data set's whole way through a real bucket: packed into it, indexed in it, read, and trained from."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import headrace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load(path: str) -> ModuleType:
+    """Return a module of the tests by its path."""
+    name = Path(path).stem
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+program = load("tests/integration/program.py")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A SeaweedFS server with a bucket."""
+    seaweedfs = load("tests/servers/seaweedfs.py")
+    with seaweedfs.running(tmp_path_factory.mktemp("weed")) as server:
+        yield server
+
+
+@pytest.fixture
+def options(server: Any) -> dict[str, str]:
+    """What leads headrace.open to the server."""
+    return {
+        "endpoint": server.endpoint,
+        "access_key_id": server.access_key,
+        "secret_access_key": server.secret_key,
+        "region": server.region,
+        "dialect": server.dialect,
+    }
+
+
+@pytest.fixture
+def place(server: Any, request: pytest.FixtureRequest) -> str:
+    """A fresh prefix in the bucket."""
+    return f"s3://{server.buckets[0]}/{request.node.name}"
+
+
+def run(server: Any, *arguments: object, code: int = 0) -> str:
+    """Run the program with the server's settings in its environment."""
+    done = subprocess.run(
+        [*program.PROGRAM, *map(str, arguments)],
+        env=server.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_set_is_packed_into_a_bucket_and_read(
+    server: Any, options: dict[str, str], place: str, tmp_path: Path
+) -> None:
+    program.write_photos(tmp_path / "photos")
+    run(server, "pack", tmp_path / "photos", tmp_path / "local", "--shard-samples", 20)
+    run(
+        server,
+        "pack",
+        tmp_path / "photos",
+        place,
+        "--shard-samples",
+        20,
+        "--staging",
+        tmp_path / "staging",
+    )
+    assert program.tree(tmp_path / "staging") == {}
+    local = headrace.open(tmp_path / "local")
+    ds = headrace.open(place, storage_options=options)
+    assert ds.version == local.version
+    assert list(ds) == list(local)
+    with ds.loader(batch_size=8, seed=1) as a, local.loader(batch_size=8, seed=1) as b:
+        assert [batch["__key__"] for batch in a] == [batch["__key__"] for batch in b]
+    assert run(server, "ls", place) == run(server, "ls", tmp_path / "local")
+    assert "no damage" in run(server, "verify", place)
+    said = run(
+        server, "pack", tmp_path / "photos", place, "--staging", tmp_path / "staging", code=2
+    )
+    assert "already" in said
+
+
+def test_tars_in_a_bucket_are_indexed_where_they_are(
+    server: Any, options: dict[str, str], place: str, tmp_path: Path
+) -> None:
+    program.write_photos(tmp_path / "photos")
+    run(
+        server,
+        "pack",
+        tmp_path / "photos",
+        place,
+        "--shard-samples",
+        20,
+        "--staging",
+        tmp_path / "s",
+    )
+    packed = headrace.open(place, storage_options=options)
+    tars = [f"{place}/{name}" for name, _, _ in packed.shards]
+    run(server, "index", *tars, "--output", tmp_path / "index")
+    environment = {k: v for k, v in server.environment().items() if k not in os.environ}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        beside = headrace.open(tmp_path / "index")
+        assert [s["__key__"] for s in beside] == [s["__key__"] for s in packed]
+    report = json.loads(run(server, "index", *tars, "--output", f"{place}-index", "--json"))
+    assert report["manifest"] == f"{place}-index/headrace.json"
+    ds = headrace.open(f"{place}-index", storage_options=options)
+    assert ds[3] == packed[3]
+
+
+def test_what_is_wrong_is_told(server: Any, options: dict[str, str]) -> None:
+    bucket = f"s3://{server.buckets[0]}"
+    with pytest.raises(headrace.NotFoundError, match=f"{bucket}/nothing"):
+        headrace.open(f"{bucket}/nothing", storage_options=options)
+    with pytest.raises(headrace.HeadraceError, match="no-such-bucket"):
+        headrace.open("s3://no-such-bucket/x", storage_options=options)
+    wrong = options | {"secret_access_key": "not the secret"}
+    with pytest.raises(headrace.HeadraceError) as caught:
+        headrace.open(f"{bucket}/x", storage_options=wrong)
+    assert caught.value.code_name == "permission denied"
+    assert "not the secret" not in str(caught.value)
