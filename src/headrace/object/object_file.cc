@@ -168,7 +168,7 @@ Status ReadObject(ObjectStore* store, const ObjectInfo& info, uint64_t offset, M
         {.key = info.key, .offset = offset + done, .out = part, .if_match = if_match});
   }
   Gathering gathering(requests.size());
-  std::vector<ObjectStore::GetDone> dones(requests.size(), [&](Result<ObjectInfo> got) {
+  std::vector<ObjectStore::GetDone> dones(requests.size(), [&](const Result<ObjectInfo>& got) {
     gathering.Done(CheckVersion(*store, info, got));
   });
   store->SubmitGets(std::move(requests), std::move(dones), ctx);
@@ -193,7 +193,7 @@ FileInfo DirectoryInfoOf(const std::string& root, const std::string& key) {
 }
 
 std::unique_ptr<RandomAccessFile> MakeObjectFile(std::shared_ptr<ObjectStore> store,
-                                                 ObjectInfo info, std::string root,
+                                                 ObjectInfo info, const std::string& root,
                                                  std::string path, uint64_t part_bytes) {
   return std::make_unique<ObjectFile>(std::move(store), std::move(info), root, std::move(path),
                                       part_bytes);

@@ -21,7 +21,7 @@ FileInfo FileInfoOf(const std::string& root, const ObjectInfo& info);
 FileInfo DirectoryInfoOf(const std::string& root, const std::string& key);
 
 std::unique_ptr<RandomAccessFile> MakeObjectFile(std::shared_ptr<ObjectStore> store,
-                                                 ObjectInfo info, std::string root,
+                                                 ObjectInfo info, const std::string& root,
                                                  std::string path, uint64_t part_bytes);
 std::unique_ptr<WritableFile> MakeObjectWriter(std::shared_ptr<ObjectStore> store, std::string key,
                                                std::string path, uint64_t part_bytes,

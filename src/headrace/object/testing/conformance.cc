@@ -99,7 +99,7 @@ void GetsManyAtOnce(const Bench& b) {
                         .offset = i % 50 == 48 ? content.size() : offset_of(i),
                         .out = Writable(&outs[i]),
                         .if_match = {}});
-    dones.emplace_back([&, i](Result<ObjectInfo> result) {
+    dones.emplace_back([&, i](const Result<ObjectInfo>& result) {
       MutexLock lock(&mu);
       codes[i].push_back(result.status().code());
       if (++num_done == kRequests) finished.NotifyOne();

@@ -35,6 +35,6 @@ struct ConformanceOptions {
 };
 
 // Registers the tests ObjectStoreSuite/<name>.<test> with GoogleTest. Returns true.
-bool RegisterObjectStoreSuite(const std::string& name, ConformanceOptions options);
+bool RegisterObjectStoreSuite(const std::string& name, const ConformanceOptions& options);
 
 }  // namespace headrace::object

@@ -105,7 +105,7 @@ class SuiteTest : public ::testing::Test {
 
 }  // namespace
 
-bool RegisterObjectStoreSuite(const std::string& name, ConformanceOptions options) {
+bool RegisterObjectStoreSuite(const std::string& name, const ConformanceOptions& options) {
   std::string suite = "ObjectStoreSuite/" + name;
   for (std::span<const NamedTest> tests : {ReadAndWriteTests(), KeyTests(), UploadTests()}) {
     for (const NamedTest& test : tests) {

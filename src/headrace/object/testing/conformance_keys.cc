@@ -108,7 +108,6 @@ void LongKeys(const Bench& b) {
 }
 
 void KeysOutsideTheLimitsAreRefused(const Bench& b) {
-  std::string out(1, '?');
   for (const std::string& key : {std::string(), std::string(1025, 'k')}) {
     EXPECT_CODE(b->Head(key, Context()).status(), kInvalidArgument);
     EXPECT_CODE(b.ReadRange(key, 0, 1).status(), kInvalidArgument);
