@@ -110,10 +110,10 @@ class BlockCache {
   void FetchTogether(std::vector<FlightPtr> flights) HR_EXCLUDES(mu_);
   void SubmitOrQueue(RunPtr run) HR_EXCLUDES(mu_);
   void SubmitRun(const RunPtr& run, bool hedge);
-  void RunDone(const RunPtr& run, bool hedge, Result<object::ObjectInfo> result);
+  void RunDone(const RunPtr& run, bool hedge, const Result<object::ObjectInfo>& result);
   void Deliver(const RunPtr& run);
   void DeliverFlight(const RunPtr& run, const FlightPtr& flight);
-  void AdmitFlight(const RunPtr& run, const FlightPtr& flight);
+  void AdmitFlight(const FlightPtr& flight);
   void EndRun(const RunPtr& run) HR_EXCLUDES(mu_);
   void FailFlight(const FlightPtr& flight, const Status& status) HR_EXCLUDES(mu_);
   std::vector<Part> Remove(const FlightPtr& flight) HR_EXCLUDES(mu_);

@@ -146,11 +146,10 @@ void BlockCache::SubmitRun(const RunPtr& run, bool hedge) {
   std::vector<object::ObjectStore::GetDone> dones;
   // Away from the origin's thread, which must not wait, and must not be the last to hold the
   // origin.
-  dones.emplace_back([this, run, hedge](Result<object::ObjectInfo> result) mutable {
-    Post(WorkQueue::Urgency::kNow,
-         [this, run = std::move(run), hedge, result = std::move(result)]() mutable {
-           RunDone(run, hedge, std::move(result));
-         });
+  dones.emplace_back([this, run = RunPtr(run), hedge](Result<object::ObjectInfo> result) mutable {
+    Post(WorkQueue::Urgency::kNow, [this, run = std::move(run), hedge, result = std::move(result)] {
+      RunDone(run, hedge, result);
+    });
     End();
   });
   Context ctx;
@@ -158,7 +157,7 @@ void BlockCache::SubmitRun(const RunPtr& run, bool hedge) {
   object.origin->SubmitGets(std::move(gets), std::move(dones), ctx);
 }
 
-void BlockCache::RunDone(const RunPtr& run, bool hedge, Result<object::ObjectInfo> result) {
+void BlockCache::RunDone(const RunPtr& run, bool hedge, const Result<object::ObjectInfo>& result) {
   Status status = CheckVersion(*run->flights.front()->object, result);
   counts_.origin_requests += 1;
   if (result.ok()) counts_.origin_bytes += run->length;
@@ -181,7 +180,7 @@ void BlockCache::RunDone(const RunPtr& run, bool hedge, Result<object::ObjectInf
 void BlockCache::Deliver(const RunPtr& run) {
   for (const FlightPtr& flight : run->flights) DeliverFlight(run, flight);
   Post(WorkQueue::Urgency::kLater, [this, run] {
-    for (const FlightPtr& flight : run->flights) AdmitFlight(run, flight);
+    for (const FlightPtr& flight : run->flights) AdmitFlight(flight);
     EndRun(run);
   });
 }
@@ -213,7 +212,7 @@ void BlockCache::DeliverFlight(const RunPtr& run, const FlightPtr& flight) {
   if (block) memory_.Insert(std::move(block));
 }
 
-void BlockCache::AdmitFlight(const RunPtr& run, const FlightPtr& flight) {
+void BlockCache::AdmitFlight(const FlightPtr& flight) {
   Status admitted = Status(Code::kUnavailable, "no cache on disk");
   ExpectedUse use;
   {

@@ -28,8 +28,10 @@ class LatencyQuantile {
   std::optional<uint64_t> Get() const {
     if (total_ < at_least_) return std::nullopt;
     double wanted = quantile_ * total_, seen = 0;
-    for (size_t i = 0; i < counts_.size(); ++i)
-      if ((seen += counts_[i]) >= wanted) return UpperEdge(i);
+    for (size_t i = 0; i < counts_.size(); ++i) {
+      seen += counts_[i];
+      if (seen >= wanted) return UpperEdge(i);
+    }
     return UpperEdge(counts_.size() - 1);
   }
 
