@@ -147,10 +147,9 @@ void BlockCache::SubmitRun(const RunPtr& run, bool hedge) {
   // Away from the origin's thread, which must not wait, and must not be the last to hold the
   // origin.
   dones.emplace_back([this, run = RunPtr(run), hedge](Result<object::ObjectInfo> result) mutable {
-    Post(WorkQueue::Urgency::kNow,
-         [this, run = std::move(run), hedge, result = std::move(result)]() mutable {
-           RunDone(run, hedge, result);
-         });
+    Post(WorkQueue::Urgency::kNow, [this, run = std::move(run), hedge, result = std::move(result)] {
+      RunDone(run, hedge, result);
+    });
     End();
   });
   Context ctx;

@@ -167,7 +167,7 @@ TEST_F(CacheProcessTest, AChildForkedWithACacheInUseMakesItsOwn) {
 // Processes are killed at any time, again and again. No wrong bytes, nothing left, counts right.
 TEST_F(CacheProcessTest, ManyKillsLeaveNothing) {
   const uint64_t limit = 20 * kCost;
-  for (int round = 0; round < 15; ++round) {
+  for (int round = 0; round < 8; ++round) {
     ChildProcess victim([&] {
       auto store = Open(limit);
       if (!store) return 1;
