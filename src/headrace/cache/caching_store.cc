@@ -218,7 +218,7 @@ void CachingStore::Heads::StartKnown(Read read, const std::shared_ptr<const Cach
 // Where any version will do, the read begins anew with the one that is there now.
 void CachingStore::Heads::Finish(Read read, const std::shared_ptr<const CachedObject>& object,
                                  Status status) {
-  constexpr int kMaxTries = 4;
+  constexpr int kMaxTries = 32;  // an object may be replaced faster than it is read, for a while
   if (status.ok()) return read.done(object->info);
   bool replaced = status.code() == Code::kFailedPrecondition;
   if (replaced || status.code() == Code::kNotFound) Forget(object->version.key);

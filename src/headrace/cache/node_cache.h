@@ -27,7 +27,8 @@ namespace headrace::cache {
 
 struct NodeCacheOptions {
   std::string directory = {};
-  // 0: what the directory was last given; a new one gets half of the free space.
+  // 0: what the directory was last given; a new one gets half of the free space. Passed by 4 KiB
+  // for an object whose first block has just come, until the next block does.
   uint64_t limit_bytes = 0;
   // Space on the disk that the cache leaves free. 0: as above, 1 GiB.
   uint64_t free_floor_bytes = 0;
