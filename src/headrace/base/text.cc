@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <limits>
 
+#include "headrace/base/ascii.h"
+
 namespace headrace {
 
 namespace {
@@ -36,20 +38,6 @@ bool IsControl(std::string_view sequence) {
   auto lead = static_cast<unsigned char>(sequence[0]);
   if (sequence.size() == 1) return lead < 0x20 || lead == 0x7f;
   return lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
-}
-
-int HexValue(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
 }
 
 std::string_view Trim(std::string_view text) {

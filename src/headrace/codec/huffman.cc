@@ -82,12 +82,12 @@ bool HuffmanTable::Compute(const HuffmanSpec& spec, bool dc, HuffmanUse use) {
 }
 
 const HuffmanTable& HuffmanTable::End() {
-  static const auto* const kEnd = [] {
-    auto* table = new HuffmanTable;  // one for ever
-    table->entries.fill(kNoEntry);
+  static const HuffmanTable kEnd = [] {
+    HuffmanTable table;
+    table.entries.fill(kNoEntry);
     return table;
   }();
-  return *kEnd;
+  return kEnd;
 }
 
 HuffmanEntry HuffmanTable::EntryAt(uint32_t window) const {

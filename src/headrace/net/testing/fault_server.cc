@@ -19,6 +19,7 @@
 #include <thread>
 #include <utility>
 
+#include "headrace/base/ascii.h"
 #include "headrace/base/mutex.h"
 #include "headrace/net/testing/server_tls.h"
 
@@ -40,12 +41,6 @@ const char* Reason(int status) {
     default:
       return "Status";
   }
-}
-
-std::string Lower(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
 }
 
 std::string Trim(std::string_view text) {

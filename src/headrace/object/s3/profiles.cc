@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "headrace/base/ascii.h"
 #include "headrace/base/text.h"
 
 namespace headrace::object {
@@ -14,13 +15,6 @@ std::string_view Trim(std::string_view text) {
   while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
   while (!text.empty() && IsBlank(text.back())) text.remove_suffix(1);
   return text;
-}
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
 }
 
 // "profile   x" and "profile x" are one title.
@@ -93,7 +87,7 @@ Result<ProfileFile> ProfileFile::Parse(std::string_view text) {
     if (name != "credential_process") value = WithoutComment(value);
     value = Trim(value);
     if (indented && !group.empty()) {
-      (*section)[group + "." + name] = value;
+      (*section)[std::string(group).append(".").append(name)] = value;
       continue;
     }
     group = value.empty() ? name : "";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "headrace/base/ascii.h"
 #include "headrace/base/text.h"
 #include "headrace/object/timestamp.h"
 #include "headrace/object/uri.h"
@@ -11,13 +12,6 @@ namespace headrace::object {
 namespace {
 
 constexpr std::string_view kAlgorithm = "AWS4-HMAC-SHA256";
-
-std::string Lower(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return lower;
-}
 
 // Without blanks around it, and with one for several in a row.
 std::string Folded(std::string_view value) {
@@ -43,7 +37,7 @@ CanonicalHeaders Canonicalize(const S3RequestHead& head) {
   std::sort(sorted.begin(), sorted.end());
   CanonicalHeaders canonical;
   for (const auto& [name, value] : sorted) {
-    canonical.lines += name + ":" + value + "\n";
+    canonical.lines.append(name).append(":").append(value).append("\n");
     if (!canonical.names.empty()) canonical.names += ";";
     canonical.names += name;
   }
@@ -65,7 +59,7 @@ std::string CanonicalS3Query(S3Query query) {
   std::string text;
   for (const auto& [name, value] : query) {
     if (!text.empty()) text += "&";
-    text += name + "=" + value;
+    text.append(name).append("=").append(value);
   }
   return text;
 }
