@@ -1,7 +1,7 @@
 # Every target does its own set-up, asks nothing and can be run again at once.
 # With no target: help.
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-full bench check format fuzz wheel clean
+.PHONY: help build demo test test-full bench crash check format fuzz wheel clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -21,6 +21,9 @@ test-full: ## Run all tests, also those too long for CI
 
 bench: ## Measure against other loaders, side by side (downloads them into bench/peers/.venvs)
 	@scripts/bench.sh
+
+crash: ## Cut the power at 10,000 points of saves, drains, prunes, exports...: make crash POINTS=20000
+	@scripts/crash.sh $(or $(POINTS),10000)
 
 check: ## Check format, layers, banned calls, sizes, types, links; see tools/check
 	@scripts/setup.sh check

@@ -17,6 +17,7 @@ PEERS = BENCH / "peers"
 VENVS = PEERS / ".venvs"
 
 HEADRACE = "headrace"
+OURS = "Headrace"  # the contender with default settings
 
 WORKS = {
     "w1": "Train pipeline: decode, random crop to 224, flip, normalize, collate",
@@ -27,6 +28,10 @@ WORKS = {
     "w6": "JPEG codec alone, files in memory",
     "w7": "Seek points: building them, and the images that have them",
     "w8": "Resize alone, to 224 x 224 uint8",
+    "w9": "Read a bucket, nothing kept: client CPU, throughput, memory",
+    "w10": "A slow origin, and a cache for half of the dataset",
+    "w11": "Bytes that nodes read from the origin",
+    "w12": "The shortest training step that storage keeps up with",
 }
 LOADER_CORPORA = ("web", "dense", "large")  # of the train pipeline, w1
 CODEC_CORPORA = (*LOADER_CORPORA, "foreign")
@@ -56,7 +61,7 @@ def is_installed(group: str) -> bool:
 class Job:
     """One process to run: a contender at a work, with its settings."""
 
-    work: str  # w1 ... w5; the others have no jobs
+    work: str  # w1 ... w5 and w9 ... w11; the others have no jobs
     contender: str  # the name in the tables
     group: str  # which environment runs it; "headrace" is the repository's own
     program: str  # below bench/peers
@@ -65,6 +70,7 @@ class Job:
     workers: int = 2
     dtype: str = "float32"
     count: int = 0  # samples of the small dataset
+    sample_bytes: int = 100  # of the small dataset
     corpus: str = "web"
 
     @property
@@ -110,12 +116,14 @@ PACKED_IMAGES = {
     "grain": Packing("torch", "grain_runner.py", "grain"),
 }
 
-# Folder below small/COUNT/ -> who makes it. Headrace packs, or indexes, the tar shards.
+# Folder below small/COUNT/, or small/COUNTxBYTES/, -> who makes it. Headrace packs, or indexes, the
+# tar shards.
 PACKED_SMALL = {
     "tar": Packing("any", "plain_runner.py", "tar"),
     "files": Packing("any", "plain_runner.py", "files"),
     "headrace": Packing(HEADRACE, "headrace_runner.py", "headrace"),
     "headrace-index": Packing(HEADRACE, "headrace_runner.py", "headrace-index"),
+    "headrace-beside": Packing(HEADRACE, "headrace_runner.py", "headrace-beside"),
     "litdata": Packing("torch", "litdata_runner.py", "litdata"),
     "mds": Packing("torch", "mds_runner.py", "mds"),
     "grain": Packing("torch", "grain_runner.py", "grain"),
@@ -145,6 +153,8 @@ _PROGRAM_NAMES = {
     "DataLoader, plain files": "dataloader-files",
     "LitData, bytes": "litdata-bytes",
     "Headrace, fast": "headrace-fast",
+    "Headrace, no cache": "headrace-direct",
+    "Headrace, memory alone": "headrace-memory",
 }
 
 

@@ -4,6 +4,7 @@
     CORPUS-N/images/        JPEGs, in sub-folders that are their labels
     CORPUS-N/packed/NAME/   the same images in the format of each contender
     small/N/NAME/           N samples of 100 bytes in the format of each contender
+    small/NxB/NAME/         N samples of B bytes
 
 The corpora:
 
@@ -48,6 +49,7 @@ PACKAGES = (
     "lomiri-wallpapers-20.04",
 )
 SEED = 7
+SMALL_BYTES = 100  # of a sample of the small dataset, where nothing else is said
 PACK_TIMEOUT_S = 1800
 
 # Corpus -> images of a campaign, and of a quick run. All of foreign is small enough for both.
@@ -108,7 +110,7 @@ class Data:
     def packed_folder(self, job: Job) -> Path:
         """Where the packed data lie that `job` reads."""
         if job.count:
-            return self.root / "small" / str(job.count) / job.packed
+            return self._small_folder(job.count, job.sample_bytes) / job.packed
         return self.corpora[job.corpus].root / "packed" / job.packed
 
     def prepare(self, job: Job) -> None:
@@ -116,18 +118,22 @@ class Data:
         if not job.packed or job.verb == "pack":
             return
         if job.count:
-            self._prepare_small(job.packed, job.count)
+            self._prepare_small(job.packed, job.count, job.sample_bytes)
         else:
             corpus = self.corpora[job.corpus]
             extra = ["--images", str(corpus.images), "--workers", "2", "--seconds", "0"]
             target = corpus.root / "packed" / job.packed
             self._make(PACKED_IMAGES[job.packed], "pack", target, extra)
 
-    def _prepare_small(self, name: str, count: int) -> None:
-        folder = self.root / "small" / str(count)
-        extra = ["--count", str(count)]
+    def _small_folder(self, count: int, sample_bytes: int) -> Path:
+        size = "" if sample_bytes == SMALL_BYTES else f"x{sample_bytes}"
+        return self.root / "small" / f"{count}{size}"
+
+    def _prepare_small(self, name: str, count: int, sample_bytes: int) -> None:
+        folder = self._small_folder(count, sample_bytes)
+        extra = ["--count", str(count), "--sample-bytes", str(sample_bytes)]
         if name.startswith(HEADRACE):
-            self._prepare_small("tar", count)
+            self._prepare_small("tar", count, sample_bytes)
             extra += ["--images", str(folder / "tar")]
         self._make(PACKED_SMALL[name], "small", folder / name, extra)
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from contenders import PEERS
@@ -78,13 +79,20 @@ def _kill_after(process: subprocess.Popen, seconds: float) -> threading.Timer:
     return timer
 
 
-def run_program(command: list[str], timeout_s: float, protocol: bool = True) -> dict:
+def run_program(
+    command: list[str],
+    timeout_s: float,
+    protocol: bool = True,
+    environment: Mapping[str, str] | None = None,
+    on_event: Callable[[str, int], None] | None = None,
+) -> dict:
     """Run a program that prints JSON lines; returns its result, with memory where it is observed.
 
     Without `protocol`, the first line of any kind is the moment of the first sample, and the time
-    from starting the process to it is added as `first_s`.
+    from starting the process to it is added as `first_s`. `environment` replaces this process's.
+    `on_event(name, pid)` is called while the program waits after an event.
     """
-    environment = {**os.environ, **QUIET}
+    environment = {**(os.environ if environment is None else environment), **QUIET}
     with tempfile.TemporaryFile("w+") as errors:
         start = time.monotonic()
         process = subprocess.Popen(
@@ -107,6 +115,8 @@ def run_program(command: list[str], timeout_s: float, protocol: bool = True) -> 
                 message = _parse(line)
                 result = message.get("result", result)
                 if "event" in message:
+                    if on_event:
+                        on_event(message["event"], process.pid)
                     _answer(process, memory, message["event"])
             process.wait()
         finally:
@@ -135,6 +145,8 @@ def _answer(process: subprocess.Popen, memory: MemoryWatch, event: str) -> None:
     """Look at the memory as the event asks for, then let the process go on."""
     if event == "imported":
         memory.start()
+    elif event == "epoch":
+        memory.look()
     else:
         memory.pause()
         memory.look()

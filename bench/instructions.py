@@ -20,9 +20,9 @@ import tempfile
 from pathlib import Path
 
 import codec
+from campaigns import commit_name
 from contenders import BENCH
 from data import Corpus, Data, DataError
-from run import commit_name
 
 TIMEOUT_S = 1800
 COUNTED = "headrace_codec_counted"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 import codec_report
+import network_report
 from contenders import LOADER_CORPORA, WORKS
 
 DTYPES = ("float32", "uint8")
@@ -159,9 +160,9 @@ def _heading(campaign: dict) -> list[str]:
         "Made by `make bench`; do not edit.",
         "",
         f"Median of {campaign['repeats']} interleaved runs (lowest to highest). CPU-seconds count the "
-        "whole process tree. Data lie in the page cache. A star marks rows that other work on the "
-        'machine may have disturbed. "Headrace against it" is the ratio of the first column, at equal '
-        "settings where there are such, otherwise of Headrace's best row.",
+        "whole process tree. Data lie in the page cache where nothing else is said. A star marks rows "
+        'that other work on the machine may have disturbed. "Headrace against it" is the ratio of the '
+        "first column, at equal settings where there are such, otherwise of Headrace's best row.",
         "",
     ]
     if campaign["quick"]:
@@ -177,6 +178,8 @@ def _work_tables(work: str, rows: list[dict], floors: dict[str, float]) -> list[
         return codec_report.codec_tables(rows, _cell)
     if work == "w7":
         return codec_report.points_tables(rows, _cell)
+    if work in network_report.TABLES:
+        return network_report.TABLES[work](rows, _cell)
     return _table(rows, work)
 
 
@@ -225,9 +228,17 @@ _OVERVIEW = (
         ".2f",
         ("import numpy", "plain files"),
     ),
-    ("Packing: files per CPU-second", "w4", "1 ", "per_cpu_s", ",.0f", ("cat", "GNU tar")),
+    (
+        "Packing without seek points: files per CPU-second",
+        "w4",
+        "1 ",
+        "per_cpu_s",
+        ",.0f",
+        ("cat", "GNU tar"),
+    ),
 )
 _USUAL = "DataLoader + Pillow"
+OVERVIEW_WORKS = {row[1] for row in _OVERVIEW}
 
 
 def overview(campaign: dict) -> str:
@@ -254,7 +265,34 @@ def overview(campaign: dict) -> str:
             lines.append(
                 _overview_row("... against the usual recipe", ours[0], usual[0], key, form)
             )
-    return "\n".join(lines)
+    return "\n".join(lines + _codec_overview(rows))
+
+
+# title, corpus
+_CODEC_OVERVIEW = (
+    ("JPEG codec alone, 69 kB images: times libjpeg-turbo's bare full decode", "web"),
+    ("... 117 kB images", "dense"),
+    ("... 1600 x 1200", "large"),
+)
+
+
+def _codec_overview(rows: list[dict]) -> list[str]:
+    """Rows of the README's table: the codec by one thread, against libjpeg-turbo's region decode."""
+    lines = []
+    for title, corpus in _CODEC_OVERVIEW:
+        found = {
+            row["contender"]: row["of_unit"][0]
+            for row in rows
+            if row["work"] == "w6" and row["variant"] == f"{corpus}, 1 thread" and "of_unit" in row
+        }
+        exact, fast = found.get("Headrace, exact"), found.get("Headrace, fast")
+        region = found.get("libjpeg-turbo, region and resize")
+        if exact and fast and region:
+            lines.append(
+                f"| {title} | {exact:.2f} (fast {fast:.2f}) | {region:.2f} (its region decode) "
+                f"| {exact / region:.1f} x |"
+            )
+    return lines
 
 
 def _overview_row(title: str, ours: dict, peer: dict, key: str, form: str) -> str:

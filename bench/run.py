@@ -13,17 +13,20 @@ means must agree.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import bucket
+import campaigns
 import codec
 import contenders
+import dlio
 import honesty
 import limits
+import network
 import report
 from contenders import BENCH, PEERS, REPOSITORY, Job
 from data import Data, DataError
@@ -94,7 +97,8 @@ def planned_jobs(args: argparse.Namespace) -> list[Job]:
 
 def needed_corpora(args: argparse.Namespace) -> list[str]:
     """The corpora that the works of this run read. The limits are those of the usual one."""
-    needed = {"web"}
+    works = set(args.works) - {"w3", "w5", *network.WORKS, "w12"}
+    needed = set() if args.no_limits and not works else {"web"}
     if {"w1", "w6", "w7"} & set(args.works):
         needed |= set(args.corpora)
     return [name for name in contenders.CODEC_CORPORA if name in needed]
@@ -131,9 +135,29 @@ def runnable(jobs: list[Job], data: Data) -> tuple[list[Job], list[str]]:
     return ready, sorted(set(left_out))
 
 
+def read_all(folder: Path) -> None:
+    """Bring all files of a folder into the page cache."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while file.read(16 << 20):
+                    pass
+
+
+def plan_network(args: argparse.Namespace, data: Data) -> tuple[list[Job], list[str]]:
+    """The jobs of the network works that can be run; and what is left out, with why."""
+    jobs = chosen(args, network.planned(args.works, args.quick))
+    if jobs and not bucket.find_server():
+        return [], ["the network works (their S3 server is not installed)"]
+    return runnable(jobs, data)
+
+
 def run_job(job: Job, data: Data, seconds: float) -> dict:
     """Run one job in a process of its own."""
     packed = data.packed_folder(job)
+    if job.work == "w5":  # other rows may have pushed these gigabytes out
+        read_all(packed)
+        read_all(packed.parent / "tar")
     if job.verb == "open":
         if job.packed.startswith("headrace"):
             packed = headrace_root(packed)
@@ -179,6 +203,12 @@ def record(runs: list[dict], work: str, contender: str, variant: str, measure) -
             "random_read_us",
             "pss_mb",
             "first_batch_s",
+            "cpu_s_per_gb",
+            "of_bound",
+            "first_origin",
+            "later_origin",
+            "step_ms",
+            "of_device",
         )
         line = "  ".join(f"{key} {shown[key]:,.4g}" for key in keys if shown.get(key) is not None)
     except (RunError, RuntimeError, OSError, subprocess.SubprocessError) as error:
@@ -241,59 +271,47 @@ def measure_resize(runs: list[dict], program: Path, args: argparse.Namespace, da
         record(runs, "w8", contender, "1 thread", measure)
 
 
-def commit_name() -> str:
-    """The commit that is measured, marked where files differ from it."""
-    command = ["git", "-C", str(BENCH), "describe", "--always", "--dirty", "--abbrev=9"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
-
-
 def write_results(args: argparse.Namespace, campaign: dict) -> None:
     """Write every single run as JSON, then the page."""
     machine = campaign["machine"]
     kind = "quick" if args.quick else f"{machine['architecture']}-{machine['cores']}cores"
-    args.results.mkdir(parents=True, exist_ok=True)
     path = args.results / f"{campaign['date']}-{kind}.json"
-    path.write_text(json.dumps(campaign, indent=1) + "\n")
+    campaigns.write(path, campaign)
     print(f"bench: wrote {path}")
     write_pages(args, campaign)
 
 
 def write_pages(args: argparse.Namespace, campaign: dict) -> None:
-    """Render the page of a campaign; a whole one also renews the README's table."""
+    """Render the page of a campaign; one that has all its works also renews the README's table."""
     page = args.results / ("quick.md" if campaign["quick"] else "README.md")
     page.write_text(report.render(campaign))
     print(f"bench: wrote {page}")
     measured = {run["work"] for run in campaign["runs"]}
     ours = args.results == BENCH / "results"
-    if ours and not campaign["quick"] and not args.contenders and measured >= set(contenders.WORKS):
+    if ours and not campaign["quick"] and not args.contenders and measured >= report.OVERVIEW_WORKS:
         readme = REPOSITORY / "README.md"
         readme.write_text(report.put_into_readme(readme.read_text(), report.overview(campaign)))
         print(f"bench: renewed the table of {readme}")
 
 
 def run_campaign(args: argparse.Namespace, data: Data) -> int:
-    jobs, left_out = runnable(planned_jobs(args), data)
     works = set(args.works)
+    jobs, left_out = runnable(planned_jobs(args), data)
+    network_jobs, network_left_out = plan_network(args, data)
+    places, dlio_left_out = dlio.ready(data, args.quick) if "w12" in works else ([], [])
+    left_out = sorted({*left_out, *network_left_out, *dlio_left_out})
     if args.prepare:
         print("bench: the data are ready; left out: " + (", ".join(left_out) or "nothing"))
         return 0
-    floor = None if args.no_limits else limits.build_floor()
+    with_floor = not args.no_limits or network_jobs or places
+    floor = limits.build_floor() if with_floor else None
     program = args.codec
     if not program and works & {"w6", "w7", "w8"}:
         program = codec.build_program()
-    campaign = {
-        "date": datetime.date.today().isoformat(),
-        "commit": commit_name(),
-        "machine": limits.describe_machine(),
-        "repeats": 0,
-        "quick": args.quick,
-        "left_out": left_out,
-        "runs": [],
-    }
+    campaign = campaigns.begin(quick=args.quick, left_out=left_out)
     for repeat in range(args.repeats):
         print(f"bench: repeat {repeat + 1} of {args.repeats}", flush=True)
-        if floor:
+        if not args.no_limits:
             measure_limits(campaign["runs"], floor, data, args.seconds)
         for job in jobs:
             record(
@@ -308,6 +326,8 @@ def run_campaign(args: argparse.Namespace, data: Data) -> int:
             campaign["left_out"] = sorted({*left_out, *lacking})
         if "w8" in works:
             measure_resize(campaign["runs"], program, args, data)
+        network.measure(campaign["runs"], record, network_jobs, data, floor, args.seconds)
+        dlio.measure(campaign["runs"], record, places, floor, args.seconds)
         shutil.rmtree(pack_target(data), ignore_errors=True)
         campaign["repeats"] = repeat + 1
         write_results(args, campaign)  # a campaign that is stopped keeps the repeats it has done

@@ -2,11 +2,12 @@
 """Train a small image classifier with PyTorch DDP and Headrace. Stop it anywhere, start it again.
 
     headrace pack photos/ photos.hr
-    torchrun --standalone --nproc-per-node 2 train.py photos.hr --checkpoint run.pt
+    torchrun --standalone --nproc-per-node 2 train.py photos.hr --checkpoints run
 
-The checkpoint holds the model, the optimizer and the loader's state: a handful of integers that are
-the same on every rank. Start it again with any number of processes, and training goes on with the
-very next sample of the same order.
+A checkpoint holds the model, the optimizer and the loader's state: a handful of integers that are
+the same on every rank. It is copied into the memory of a helper process, which outlives this one, and
+goes to the folder behind the training's back. Start it again with any number of processes, and training
+goes on with the very next sample of the same order.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import headrace
 from headrace import transforms as T
+from headrace.checkpoint import Checkpointer
 
 
 def small_cnn(num_classes: int) -> nn.Sequential:
@@ -40,23 +42,6 @@ def small_cnn(num_classes: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def save(
-    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, loader: headrace.Loader
-) -> None:
-    """Write the checkpoint beside its name and rename it: a kill leaves the old one or the new one."""
-    state = {
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "loader": loader.state_dict(),
-    }
-    partial = path.with_suffix(".partial")
-    with open(partial, "wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-
-
 def train(args: argparse.Namespace) -> None:
     rank, world = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(args.seed)
@@ -68,15 +53,23 @@ def train(args: argparse.Namespace) -> None:
         seed=args.seed,
         transforms={"jpg": T.imagenet_train(args.image_size), "cls": T.label()},
     )
-    if args.checkpoint.exists():
-        checkpoint = torch.load(args.checkpoint, weights_only=True)
-        model.module.load_state_dict(checkpoint["model"])
-        optimizer.load_state_dict(checkpoint["optimizer"])
-        loader.load_state_dict(checkpoint["loader"])
+    # Room for several states: while one is copied, the one before is there to be restored from.
+    checkpointer = Checkpointer(args.checkpoints, tiers=["memory"], arena_bytes="16MiB", linger=120)
+    journal = Journal(args.journal, rank, world)
+    with checkpointer, journal, loader:
 
-    start = loader.state_dict()
-    first_batch = start["next_position"] // args.global_batch_size
-    with Journal(args.journal, rank, world) as journal, loader:
+        def state() -> dict:
+            return {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
+
+        if checkpointer.latest() is not None:
+            restored = checkpointer.restore(loader=loader)
+            model.module.load_state_dict(restored["model"])
+            optimizer.load_state_dict(restored["optimizer"])
+            journal.note(restored=checkpointer.restored)
+        checkpointer.prepare(state())  # so that the first save is as fast as the others
+
+        start = loader.state_dict()
+        first_batch = start["next_position"] // args.global_batch_size
         for epoch in range(start["epoch"], args.epochs):
             for number, batch in enumerate(loader, first_batch):
                 loss_sum = F.cross_entropy(model(batch["jpg"]), batch["cls"], reduction="sum")
@@ -86,21 +79,27 @@ def train(args: argparse.Namespace) -> None:
                 optimizer.step()
                 journal.write(epoch, number, batch["__key__"], loss_sum.item(), loader.stats())
                 if (number + 1) % args.checkpoint_every == 0:
-                    dist.barrier()  # the journals of all ranks are there before the checkpoint is
-                    if rank == 0:
-                        save(args.checkpoint, model.module, optimizer, loader)
+                    # It counts once all ranks have handed it in; their journals are written by then.
+                    step = epoch * len(loader) + number + 1
+                    save = checkpointer.save(step, state(), loader=loader)
+                    journal.note(saved=step, stall_seconds=save.stall_s)
             first_batch = 0
 
 
 class Journal:
-    """What this rank trained on: one line of JSON a batch. Nothing is written without a folder."""
+    """What this rank trained on, one line of JSON a batch, and what rank 0 saved and restored.
+
+    Nothing is written without a folder.
+    """
 
     def __init__(self, folder: Path | None, rank: int, world: int) -> None:
         self._ranks = {"rank": rank, "world": world}
-        self._file = None
+        self._file = self._notes = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = open(folder / f"rank-{rank}-of-{world}.jsonl", "a", buffering=1)
+            if rank == 0:
+                self._notes = open(folder / "checkpoints.jsonl", "a", buffering=1)
 
     def write(self, epoch: int, batch: int, keys: list[str], loss_sum: float, stats: dict) -> None:
         if self._file is not None:
@@ -114,19 +113,24 @@ class Journal:
             line |= {"time": time.time(), "wait_seconds": stats["wait_seconds"]}
             self._file.write(json.dumps(line) + "\n")
 
+    def note(self, **what: object) -> None:
+        if self._notes is not None:
+            self._notes.write(json.dumps(what) + "\n")
+
     def __enter__(self) -> Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        for file in (self._file, self._notes):
+            if file is not None:
+                file.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("dataset", help="folder made by headrace pack, with the fields jpg and cls")
     parser.add_argument(
-        "--checkpoint", type=Path, required=True, help="gone on from if it is there"
+        "--checkpoints", type=Path, required=True, help="folder; gone on from what is there"
     )
     parser.add_argument(
         "--checkpoint-every", type=int, default=10, help="batches between checkpoints"

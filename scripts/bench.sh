@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sets up, builds and runs the benchmarks: scripts/bench.sh [ARGUMENTS of bench/run]
-# The other loaders are installed into bench/peers/.venvs at the first run (about 11 GB); one that cannot
+# The other loaders are installed into bench/peers/.venvs at the first run (about 14 GB); one that cannot
 # be installed is left out of the table.
 set -euo pipefail
 cd "$(dirname "$0")/.."

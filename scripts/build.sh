@@ -3,6 +3,7 @@
 #
 #   dev    build/       everything, with the Python extension placed into python/headrace
 #   asan   build-asan/  unit tests and fuzz targets under AddressSanitizer and UBSan (clang if there)
+#   tidy   build-tidy/  nothing: how each file is compiled by itself, for clang-tidy
 #   tsan   build-tsan/  unit tests under ThreadSanitizer (clang if there)
 #
 # Configures only when the options changed; ninja does the rest. HEADRACE_JOBS sets the number of
@@ -10,7 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kind=${1:?kind of build: dev, asan or tsan}
+kind=${1:?kind of build: dev, asan, tsan or tidy}
 shift
 options=(-G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo)
 clang=()
@@ -18,8 +19,9 @@ if command -v clang++-19 >/dev/null; then
   clang=(-DCMAKE_CXX_COMPILER=clang++-19 -DCMAKE_C_COMPILER=clang-19)
 fi
 case $kind in
-  dev)
+  dev | tidy)
     dir=build
+    [ "$kind" = dev ] || dir=build-tidy options+=(-DHEADRACE_TOGETHER=1)
     options+=(-DHEADRACE_PYTHON=ON -DHEADRACE_PYTHON_IN_TREE=ON "-DPython_EXECUTABLE=$PWD/.venv/bin/python")
     ;;
   asan)
@@ -32,7 +34,7 @@ case $kind in
     options+=("${clang[@]}" -DHEADRACE_SANITIZE=thread)
     ;;
   *)
-    echo "build: no kind '$kind': dev, asan or tsan" >&2
+    echo "build: no kind '$kind': dev, asan, tsan or tidy" >&2
     exit 2
     ;;
 esac

@@ -119,6 +119,23 @@ install_debian_packages() {
   fi
 }
 
+# Puts the programs of a Debian package into .venv/bin without installing it: a service that it brings
+# must not run on this machine. What cannot be had is left out.
+unpack_programs() {
+  local package=$1 folder=$PWD/.cache/$1 program
+  if [ ! -x ".venv/bin/$package" ]; then
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 0
+    say "unpacking the Debian package $package for the tests"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    if ! (cd "$folder" && apt-get download -q "$package" && dpkg-deb -x ./*.deb .) </dev/null >>"$apt_log" 2>&1; then
+      say "$package cannot be had: its tests are left out"
+      return 0
+    fi
+    for program in "$folder"/usr/bin/*; do ln -sfn "$program" .venv/bin/; done
+  fi
+}
+
 # --- Python --------------------------------------------------------------------------------------
 
 # True if the command is a Python from 3.10 on with venv, pip and C headers.
@@ -190,3 +207,4 @@ make_venv
 # Every other file includes build.txt.
 [ ${#sets[@]} -eq 1 ] || sets=("${sets[@]:1}")
 for set in "${sets[@]}"; do install_python_packages "$set"; done
+case " ${sets[*]} " in *" test "*) unpack_programs prometheus ;; esac

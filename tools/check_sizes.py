@@ -68,7 +68,7 @@ def check_file(path: Path, text: str) -> tuple[list[Finding], list[Finding]]:
             path, limit, f"{len(lines)} lines; at most {limit}: split it by what the parts do"
         )
         (notes if is_test(path) else errors).append(finding)
-    code = re.sub(r"^\s*#.*$", "", code_of(text), flags=re.MULTILINE)
+    code = re.sub(r"^[ \t]*#.*$", "", code_of(text), flags=re.MULTILINE)
     for start, end in functions(code):
         length = end - start + 1
         if length > MAX_FUNCTION and not says_why(lines, start):

@@ -6,13 +6,11 @@ With --check nothing is written; the exit code is 1 when the page is not what th
 
 from __future__ import annotations
 
-import difflib
 import re
 import subprocess
 import sys
-from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
+from reference_page import write_or_check
 
 INTRODUCTION = """# The headrace program
 
@@ -28,7 +26,7 @@ otherwise, nothing with `--quiet`.
 | exit code | meaning |
 |---|---|
 | 0 | done; also when the reader of the output went away, as in `headrace ls x \\| head` |
-| 1 | data is damaged, missing, or not what it should be: `verify` found damage, no such sample or data set |
+| 1 | data is damaged, missing or wrong: `verify` found damage, no such sample; `doctor` found a problem |
 | 2 | the command line asks for something that cannot be done; nothing was changed |
 | 3 | the machine: I/O, permission, a full disk, memory, another pack at work |
 | 130 | interrupted by SIGINT or SIGTERM; a second signal ends the program at once |
@@ -54,24 +52,5 @@ def page_of(program: str) -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
-    """Write or check the page."""
-    arguments = [a for a in sys.argv[1:] if a != "--check"]
-    if len(arguments) != 1:
-        print(__doc__, file=sys.stderr)
-        return 2
-    wanted = page_of(arguments[0])
-    if "--check" not in sys.argv:
-        PAGE.write_text(wanted)
-        return 0
-    found = PAGE.read_text()
-    sys.stdout.writelines(
-        difflib.unified_diff(
-            found.splitlines(True), wanted.splitlines(True), str(PAGE), "the program's help"
-        )
-    )
-    return 0 if found == wanted else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check("docs/reference/cli.md", page_of, __doc__))

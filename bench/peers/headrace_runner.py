@@ -4,11 +4,15 @@ headrace            pack: with seek points, without waiting for the disk, as all
 headrace-plain      pack: without seek points, so that no image is looked into
 headrace-durable    pack: likewise, and everything on the disk before it returns
 headrace-index      small: tar shards indexed where they lie
+headrace-beside     small: links to the tar shards, with their indexes beside them
 headrace-fast       train: images are resized before their colours are converted
+headrace-memory     bucket: without a cache's folder, by plan through memory
+headrace-direct     bucket: without a cache, each sample is a request of its own
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +30,14 @@ from protocol import (
     measure_train,
     run,
 )
+from remote import measure_epochs, measure_passes
+
+# Of the epochs that keep: the shards that are mixed at a time must be a small part of a cache, as they
+# are with large datasets, which have thousands. These are 4 lanes of 2 shards of 10 MB.
+LANES = 4
+
+# Holds the shards that the default order mixes of the datasets of bucket.
+MEMORY_BYTES = 2 << 30
 
 PROGRAM = Path(sys.executable).parent / "headrace"
 
@@ -106,7 +118,11 @@ def small(args) -> None:
     """Pack the tar shards that --images names, or index them where they lie."""
 
     def write(count, folder) -> None:
-        if args.contender == "headrace-index":
+        if args.contender == "headrace-beside":
+            for shard in sorted(args.images.glob("*.tar")):
+                os.link(shard, folder / shard.name)
+            call_program("index", "--checksums", folder)
+        elif args.contender == "headrace-index":
             call_program("index", "--checksums", "--output", folder / "set", args.images)
         else:
             call_program("pack", args.images, folder / "set")
@@ -114,5 +130,64 @@ def small(args) -> None:
     make_small(args, write)
 
 
+def storage_options(args, cache: Path | None, **more: str) -> dict:
+    """How to reach the bucket; what else there is to say is in the environment."""
+    # Half of the connections may go to one host.
+    options: dict[str, str | int] = {"connections": 2 * args.connections, **more}
+    if cache is not None:
+        options["cache_dir"] = str(cache)
+        if args.cache_bytes:
+            options["cache_bytes"] = str(args.cache_bytes)
+    return options
+
+
+def bucket(args) -> None:
+    import headrace
+
+    imports_done()
+    memory = {"headrace-direct": 0, "headrace-memory": MEMORY_BYTES}.get(args.contender)
+
+    def one_pass(number: int, folder: Path):
+        if memory is None:
+            storage = storage_options(args, folder)
+        else:
+            storage = storage_options(args, None, cache_memory_bytes=str(memory))
+        dataset = headrace.open(args.url, fields=["bin"], storage_options=storage)
+        with dataset.loader(
+            batch_size=args.batch_size, seed=SEED, threads=max(args.workers, 1), tail="uneven"
+        ) as loader:
+            loader.set_epoch(number)
+            for batch in loader:
+                yield batch["bin"]
+
+    measure_passes(args, one_pass)
+
+
+def origin(args) -> None:
+    import headrace
+
+    imports_done()
+    # All of the cache is on the disk: a second one in memory would hold half of these datasets.
+    storage = storage_options(args, args.cache, cache_memory_bytes="0")
+    dataset = headrace.open(args.url, fields=["bin"], storage_options=storage)
+    with dataset.loader(
+        batch_size=args.batch_size,
+        seed=SEED,
+        threads=max(args.workers, 1),
+        tail="uneven",
+        lanes=LANES,
+        rank=args.rank,
+        world_size=args.world_size,
+    ) as loader:
+
+        def epoch(number: int):
+            loader.set_epoch(number)
+            for batch in loader:
+                yield batch["bin"]
+
+        measure_epochs(args, epoch)
+
+
 if __name__ == "__main__":
-    run(arguments(), {"train": train, "raw": raw, "pack": pack, "small": small})
+    works = {"train": train, "raw": raw, "pack": pack, "small": small}
+    run(arguments(), {**works, "bucket": bucket, "origin": origin})

@@ -18,6 +18,7 @@ from protocol import (
     run,
     small_samples,
 )
+from remote import measure_epochs, measure_passes
 
 SMALL_STEP = 1000  # small samples that one call of the packing function yields
 
@@ -37,9 +38,10 @@ def read_jpeg(item: tuple[str, int]) -> dict:
     return {"image": Image.open(path), "label": label}
 
 
-def read_small(step: int):
-    """The small samples of one step."""
-    yield from small_samples(step * SMALL_STEP, (step + 1) * SMALL_STEP)
+def read_small(item: tuple[int, int]):
+    """The small samples of one step, of so many bytes."""
+    step, size = item
+    yield from small_samples(step * SMALL_STEP, (step + 1) * SMALL_STEP, size)
 
 
 def train(args) -> None:
@@ -114,7 +116,7 @@ def small(args) -> None:
     def write(count, folder) -> None:
         litdata.optimize(
             fn=read_small,
-            inputs=list(range(count // SMALL_STEP)),
+            inputs=[(step, args.sample_bytes) for step in range(count // SMALL_STEP)],
             output_dir=str(folder),
             chunk_bytes="64MB",
             num_workers=1,
@@ -125,5 +127,52 @@ def small(args) -> None:
     make_small(args, write)
 
 
+def allow_http() -> None:
+    """Let its fastest client, obstore, talk to a server without TLS; it has no setting for that."""
+    from litdata.streaming import downloader
+
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
+
+
+def bucket(args) -> None:
+    import litdata
+
+    allow_http()
+    imports_done()
+
+    def one_pass(number: int, folder):
+        dataset = litdata.StreamingDataset(
+            args.url, cache_dir=str(folder), shuffle=True, drop_last=False, seed=SEED + number
+        )
+        yield from dataset
+
+    measure_passes(args, one_pass)
+
+
+def origin(args) -> None:
+    import litdata
+
+    allow_http()
+    imports_done()
+    dataset = litdata.StreamingDataset(
+        args.url,
+        cache_dir=str(args.cache),
+        max_cache_size=args.cache_bytes,
+        shuffle=True,
+        drop_last=False,
+        seed=SEED,
+    )
+    loader = litdata.StreamingDataLoader(
+        dataset,
+        batch_size=args.batch_size,
+        num_workers=args.workers,
+        persistent_workers=args.workers > 0,
+        # It hands out memoryviews, which cannot be sent to another process.
+        collate_fn=lambda samples: [bytes(sample) for sample in samples],
+    )
+    measure_epochs(args, lambda number: iter(loader))
+
+
 if __name__ == "__main__":
-    run(arguments(), {"train": train, "raw": raw, "pack": pack, "small": small})
+    works = {"train": train, "raw": raw, "pack": pack, "small": small}
+    run(arguments(), {**works, "bucket": bucket, "origin": origin})

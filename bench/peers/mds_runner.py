@@ -18,8 +18,12 @@ from protocol import (
     run,
     small_samples,
 )
+from remote import measure_epochs, measure_passes
 
 SHARD_LIMIT = "64mb"
+# Samples that are mixed with each other, of the epochs that keep: by default it is 262,144, all of
+# these datasets, which no part of a dataset in a cache could serve.
+SHUFFLE_BLOCK = 2000
 
 
 def train(args) -> None:
@@ -109,11 +113,56 @@ def small(args) -> None:
 
     def write(count, folder) -> None:
         with MDSWriter(out=str(folder), columns={"bin": "bytes"}, size_limit=SHARD_LIMIT) as writer:
-            for sample in small_samples(0, count):
+            for sample in small_samples(0, count, args.sample_bytes):
                 writer.write({"bin": sample})
 
     make_small(args, write)
 
 
+def bucket(args) -> None:
+    from streaming import StreamingDataset
+    from streaming.base.util import clean_stale_shared_memory
+
+    imports_done()
+
+    def one_pass(number: int, folder):
+        clean_stale_shared_memory()  # of the process of the pass before
+        dataset = StreamingDataset(
+            remote=args.url,
+            local=str(folder),
+            shuffle=True,
+            batch_size=args.batch_size,
+            shuffle_seed=SEED + number,
+        )
+        for sample in dataset:
+            yield sample["bin"]
+
+    measure_passes(args, one_pass)
+
+
+def origin(args) -> None:
+    from streaming import StreamingDataLoader, StreamingDataset
+
+    imports_done()
+    dataset = StreamingDataset(
+        remote=args.url,
+        local=str(args.cache),
+        cache_limit=args.cache_bytes,
+        shuffle=True,
+        batch_size=args.batch_size,
+        shuffle_seed=SEED,
+        shuffle_block_size=SHUFFLE_BLOCK,
+    )
+    loader = StreamingDataLoader(
+        dataset,
+        batch_size=args.batch_size,
+        num_workers=args.workers,
+        persistent_workers=args.workers > 0,
+        collate_fn=lambda samples: [sample["bin"] for sample in samples],
+    )
+    measure_epochs(args, lambda number: iter(loader))
+
+
 if __name__ == "__main__":
-    run(arguments(), {"train": train, "raw": raw, "pack": pack, "small": small})
+    works = {"train": train, "raw": raw, "pack": pack, "small": small}
+    run(arguments(), {**works, "bucket": bucket, "origin": origin})

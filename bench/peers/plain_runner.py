@@ -6,7 +6,7 @@ import subprocess
 
 from protocol import arguments, imports_done, make_small, measure_pack, run, small_samples
 
-SHARD_SAMPLES = 100_000
+SHARD_BYTES = 10_000_000  # of samples; tar adds to it
 BLOCK = 512  # bytes of a tar header and of the unit that file contents are padded to
 
 
@@ -49,16 +49,16 @@ def tar_header(name: str, size: int) -> bytes:
     return bytes(header)
 
 
-def write_small_shard(first: int, end: int, path) -> None:
-    """A plain USTAR shard of small samples `first` to `end`, two blocks each."""
-    template = tar_header("000000000.bin", 100)
+def write_small_shard(first: int, end: int, size: int, path) -> None:
+    """A plain USTAR shard of small samples `first` to `end` of `size` bytes."""
+    template = tar_header("000000000.bin", size)
     digits_at_zero = sum(b"000000000")
     checksum = int(template[148:154], 8)
     head_rest = template[9:148]
     tail_rest = template[154:]
-    padding = bytes(BLOCK - 100)
+    padding = bytes(-size % BLOCK)
     with open(path, "wb", buffering=1 << 20) as out:
-        for number, sample in enumerate(small_samples(first, end), first):
+        for number, sample in enumerate(small_samples(first, end, size), first):
             name = b"%09d" % number
             mark = b"%06o" % (checksum - digits_at_zero + sum(name))
             out.write(b"".join((name, head_rest, mark, tail_rest, sample, padding)))
@@ -76,15 +76,17 @@ def write_small_files(count: int, folder) -> None:
 
 
 def small(args) -> None:
-    """Plain files, or tar shards of 100,000 small samples for WebDataset and Headrace."""
+    """Plain files, or tar shards of 10 MB of small samples for WebDataset and Headrace."""
+    shard_samples = SHARD_BYTES // args.sample_bytes
 
     def write(count, folder) -> None:
         if args.contender == "files":
             write_small_files(count, folder)
             return
-        for shard, first in enumerate(range(0, count, SHARD_SAMPLES)):
-            end = min(first + SHARD_SAMPLES, count)
-            write_small_shard(first, end, folder / f"shard-{shard:05d}.tar")
+        for shard, first in enumerate(range(0, count, shard_samples)):
+            end = min(first + shard_samples, count)
+            path = folder / f"shard-{shard:05d}.tar"
+            write_small_shard(first, end, args.sample_bytes, path)
 
     make_small(args, write)
 

@@ -33,7 +33,9 @@ SEED = 7
 def arguments() -> argparse.Namespace:
     """The command line of a runner, the same for all."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("work", choices=("pack", "train", "check", "raw", "small"))
+    parser.add_argument(
+        "work", choices=("pack", "train", "check", "raw", "small", "bucket", "origin")
+    )
     parser.add_argument("contender")
     parser.add_argument("--images", type=Path, help="folder of JPEGs, one sub-folder a label")
     parser.add_argument("--packed", type=Path, help="folder of this contender's packed data")
@@ -44,6 +46,15 @@ def arguments() -> argparse.Namespace:
         "--seconds", type=float, default=3.0, help="time at least this long, in whole passes"
     )
     parser.add_argument("--count", type=int, default=1_000_000, help="samples of the small dataset")
+    parser.add_argument("--sample-bytes", type=int, default=100, help="of the small dataset")
+    parser.add_argument("--url", help="where the packed data lie in a bucket")
+    parser.add_argument("--cache", type=Path, help="folder for what is kept of the bucket")
+    parser.add_argument("--cache-bytes", type=int, default=0, help="its limit; 0: none")
+    parser.add_argument("--connections", type=int, default=8, help="to the bucket")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--step-s", type=float, default=0, help="the training takes for a batch")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--world-size", type=int, default=1)
     args = parser.parse_args()
     args.is_check = args.work == "check"
     return args
@@ -319,14 +330,15 @@ def shuffled_shards(files: list[tuple[str, int]]) -> list[tuple[int, list[tuple[
 # ---------------------------------------------------------------- small
 
 
-def small_samples(first: int, end: int) -> Iterator[bytes]:
-    """Samples `first` to `end` of the small dataset: 100 bytes each, the first 8 its number."""
+def small_samples(first: int, end: int, size: int = 100) -> Iterator[bytes]:
+    """Samples `first` to `end` of the small dataset: `size` bytes each, the first 8 its number."""
     import random
 
     block = random.Random(SEED).randbytes(1 << 20)
+    rest = size - 8
     for number in range(first, end):
-        offset = number * 97 % (len(block) - 92)
-        yield number.to_bytes(8, "big") + block[offset : offset + 92]
+        offset = number * 97 % (len(block) - rest)
+        yield number.to_bytes(8, "big") + block[offset : offset + rest]
 
 
 def make_small(args: argparse.Namespace, write: Callable[[int, Path], None]) -> None:

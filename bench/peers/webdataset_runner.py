@@ -14,6 +14,7 @@ from protocol import (
     run,
     shuffled_shards,
 )
+from remote import measure_passes
 
 SHUFFLE_BUFFER = 1000  # samples
 
@@ -81,5 +82,22 @@ def pack(args) -> None:
     measure_pack(args, write)
 
 
+def bucket(args) -> None:
+    """Streams through curl, its way of reading a URL; --url is a file of signed URLs, one a line."""
+    import webdataset
+
+    imports_done()
+    with open(args.url) as file:
+        urls = [f"pipe:curl -f -s '{url.strip()}'" for url in file]
+
+    def one_pass(number: int, folder):
+        stream = webdataset.WebDataset(
+            urls, shardshuffle=len(urls), detshuffle=False, seed=SEED + number, empty_check=False
+        )
+        yield from stream.shuffle(SHUFFLE_BUFFER).map(lambda sample: sample["bin"])
+
+    measure_passes(args, one_pass)
+
+
 if __name__ == "__main__":
-    run(arguments(), {"train": train, "raw": raw, "pack": pack})
+    run(arguments(), {"train": train, "raw": raw, "pack": pack, "bucket": bucket})

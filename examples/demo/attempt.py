@@ -16,7 +16,8 @@ from accounting import process_tree
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRAIN = REPOSITORY / "examples" / "train.py"
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.01
+HELPER = b"headrace.checkpoint.helper"  # the module that a checkpoint helper runs
 
 
 class AttemptError(Exception):
@@ -40,11 +41,11 @@ class Training:
     def total(self) -> int:
         return self.epochs * self.batches_per_epoch
 
-    def command(self, world: int, checkpoint: Path, log: Path) -> list[str]:
+    def command(self, world: int, checkpoints: Path, log: Path) -> list[str]:
         return [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
             *("--nproc-per-node", str(world), str(TRAIN), str(self.dataset)),
-            *("--checkpoint", str(checkpoint), "--checkpoint-every", str(self.checkpoint_every)),
+            *("--checkpoints", str(checkpoints), "--checkpoint-every", str(self.checkpoint_every)),
             *("--epochs", str(self.epochs), "--global-batch-size", str(self.global_batch_size)),
             *("--image-size", str(self.image_size), "--classes", str(self.num_classes)),
             *("--seed", str(self.seed), "--journal", str(log)),
@@ -72,24 +73,56 @@ def batches_done(log: Path, world: int, batches_per_epoch: int) -> int:
     return min(done)
 
 
-def kill_tree(root: int) -> int:
-    """SIGKILL a process and all below it, as a power cut would; returns how many there were.
+def arguments_of(pid: int) -> list[bytes]:
+    """The command line of a process; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
-    torchrun gives each worker a process group of its own, so killing torchrun's would spare them.
-    """
-    family = list(process_tree(root))
-    for pid in family:
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+
+def kill_tree(root: int) -> int:
+    """SIGKILL a process and all below it but checkpoint helpers; returns how many there were.
+
+    torchrun gives each worker a process group of its own, so killing torchrun's would spare them. The
+    helpers are what such a death leaves: a scheduler that kills all would kill them, too.
+    """
+    family = [pid for pid in process_tree(root) if HELPER not in arguments_of(pid)]
+    kill(family)
     return len(family)
+
+
+def helpers(below: Path) -> list[int]:
+    """The checkpoint helpers of all stores below a folder, whoever started them."""
+    inside = os.fsencode(os.path.abspath(below)) + b"/"
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    commands = {pid: arguments_of(pid) for pid in pids}
+    return [
+        pid
+        for pid, command in commands.items()
+        if HELPER in command and any(part.startswith(inside) for part in command)
+    ]
+
+
+def end_helpers(below: Path) -> None:
+    """SIGKILL the checkpoint helpers of all stores below a folder, and wait for their end."""
+    kill(helpers(below))
+    while helpers(below):
+        time.sleep(POLL_SECONDS)
 
 
 def attempt(
     training: Training,
     world: int,
-    checkpoint: Path,
+    checkpoints: Path,
     log: Path,
     kill_after: int | None,
     report: Callable[[int], None],
@@ -103,7 +136,7 @@ def attempt(
     log.mkdir(parents=True)
     with open(output, "wb") as file:
         program = subprocess.Popen(
-            training.command(world, checkpoint, log), stdout=file, stderr=file, env=environment()
+            training.command(world, checkpoints, log), stdout=file, stderr=file, env=environment()
         )
     killed = 0
     try:

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 from comparison import Comparison
+from saves import Saves
 from stall import Stall, of_attempt, of_pass
 from stream import Attempt, Run
 
@@ -16,7 +17,13 @@ TRAINING_STRETCH_SECONDS = 1.0
 STRETCHES = 20  # of the longer pass in front of the accelerator
 
 
-def draw(path: Path, reference: Run, attempts: list[Attempt], compared: Comparison | None) -> None:
+def draw(
+    path: Path,
+    reference: Run,
+    attempts: list[Attempt],
+    saves: list[Saves],
+    compared: Comparison | None,
+) -> None:
     """Write the picture to `path`."""
     import matplotlib
 
@@ -26,7 +33,7 @@ def draw(path: Path, reference: Run, attempts: list[Attempt], compared: Comparis
     plt.rcParams.update({"font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
     rows = 3 if compared else 2
     figure, axes = plt.subplots(rows, 1, figsize=(10, 3.3 * rows), layout="constrained")
-    draw_loss(axes[0], reference, attempts)
+    draw_loss(axes[0], reference, attempts, saves)
     draw_training_stall(axes[1], attempts)
     if compared:
         draw_compared_stall(axes[2], compared)
@@ -42,19 +49,23 @@ def head(axes, title: str, across: str, up: str) -> None:
     axes.set_axisbelow(True)
 
 
-def name_of(index: int, attempt: Attempt) -> str:
-    what = "process" if attempt.world == 1 else "processes"
-    return f"{'started' if index == 0 else 'resumed'} with {attempt.world} {what}"
+def name_of(attempt: Attempt, saves: Saves) -> str:
+    what = f"{attempt.world} {'process' if attempt.world == 1 else 'processes'}"
+    if saves.restored is None:
+        return f"started with {what}"
+    milliseconds = 1e3 * saves.restored.seconds
+    return f"resumed with {what}, restored from {saves.restored.places} in {milliseconds:.0f} ms"
 
 
-def draw_loss(axes, reference: Run, attempts: list[Attempt]) -> None:
+def draw_loss(axes, reference: Run, attempts: list[Attempt], saves: list[Saves]) -> None:
     """Loss by global batch: the pieces of the killed run on top of the run that was never stopped."""
     losses = [batch.loss for batch in reference.batches]
     axes.plot(losses, color="#cccccc", linewidth=5, label="never stopped, 2 processes")
     for index, attempt in enumerate(attempts):
         color = COLORS[index % len(COLORS)]
         numbers, losses = zip(*((n, b.loss) for n, b in attempt.whole.items()), strict=True)
-        axes.plot(numbers, losses, color=color, linewidth=1.4, label=name_of(index, attempt))
+        label = name_of(attempt, saves[index])
+        axes.plot(numbers, losses, color=color, linewidth=1.4, label=label)
         if index < len(attempts) - 1:
             axes.plot(
                 numbers[-1], losses[-1], "X", color=color, markersize=9, markeredgecolor="white"

@@ -15,12 +15,13 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from attempt import REPOSITORY, AttemptError, Training, attempt
+from attempt import REPOSITORY, AttemptError, Training, attempt, end_helpers
 from comparison import Comparison, ContenderError, compare
 from picture import draw
+from saves import Saves, read_saves, stalls_in_words
 from stall import of_attempt, of_pass
 from stream import Attempt, Run, StreamError, first_difference, join, read_attempt
 from terminal import Steps, line_chart, share_chart, table
@@ -69,11 +70,14 @@ class Demo:
     def run(self) -> int:
         self.cut()
         training = self.pack()
-        reference = self.train_reference(training)
-        attempts, run = self.train_and_kill(training)
+        try:
+            reference = self.train_reference(training)
+            attempts, saves, run = self.train_and_kill(training)
+        finally:
+            end_helpers(self.work)  # those of a run that failed; the others have ended
         verdict = self.check(training, reference, run)
         compared = self.compare() if self.args.repeats else None
-        self.show(training, reference, attempts, run, compared)
+        self.show(training, reference, attempts, saves, run, compared)
         print(f"\n{verdict[1]}")
         return verdict[0]
 
@@ -141,18 +145,22 @@ class Demo:
         self.steps.end()
         return reference
 
-    def train_and_kill(self, training: Training) -> tuple[list[Attempt], Run]:
+    def train_and_kill(self, training: Training) -> tuple[list[Attempt], list[Saves], Run]:
         worlds = ", then ".join(str(leg.world) for leg in LEGS)
         self.steps.begin(f"Train the same again, but kill it twice: {worlds} processes")
         folder = self.fresh_folder("killed")
-        attempts = []
+        attempts, saves = [], []
         for index, leg in enumerate(LEGS):
             killed = self.train(training, leg.world, folder, index, leg.kill_after(training))
             log = read_attempt(folder / f"log-{index + 1}", training.batches_per_epoch)
             attempts.append(log)
+            saves.append(read_saves(folder / f"log-{index + 1}"))
             processes = "1 process" if leg.world == 1 else f"{leg.world} processes"
             begin, end = place(log.start, training), place(max(log.whole), training)
             self.steps.say(f"{'resumed' if index else 'started'} with {processes} at {begin}")
+            restored = saves[-1].restored
+            if restored:
+                self.steps.say(f"  {restored.in_words}")
             self.steps.say(
                 f"  SIGKILL to torchrun and its workers after {end}"
                 if killed
@@ -162,9 +170,10 @@ class Demo:
         self.steps.say(
             f"{run.redone} batches were done twice: those between a checkpoint and a kill"
         )
+        self.steps.say(stalls_in_words(saves))
         self.steps.say(losses_in_words(run))
         self.steps.end()
-        return attempts, run
+        return attempts, saves, run
 
     def train(
         self, training: Training, world: int, folder: Path, index: int, kill_after: int | None
@@ -172,7 +181,7 @@ class Demo:
         return attempt(
             training,
             world,
-            folder / "checkpoint.pt",
+            folder / "checkpoints",
             folder / f"log-{index + 1}",
             kill_after,
             lambda done: self.steps.progress("global batches", done, training.total),
@@ -234,6 +243,7 @@ class Demo:
         training: Training,
         reference: Run,
         attempts: list[Attempt],
+        saves: list[Saves],
         run: Run,
         compared: Comparison | None,
     ) -> None:
@@ -250,8 +260,8 @@ class Demo:
         if compared:
             self.show_comparison(compared)
         picture, figures = self.work / "run.png", self.work / "result.json"
-        draw(picture, reference, attempts, compared)
-        figures.write_text(json.dumps(result(reference, run, compared), indent=1) + "\n")
+        draw(picture, reference, attempts, saves, compared)
+        figures.write_text(json.dumps(result(reference, saves, run, compared), indent=1) + "\n")
         self.steps.say(f"\npicture {picture}, figures {figures}, journals {self.work}/*/log-*")
 
     def show_comparison(self, compared: Comparison) -> None:
@@ -269,18 +279,21 @@ class Demo:
 
     def fresh_folder(self, name: str) -> Path:
         folder = self.work / name
+        end_helpers(folder)  # of a demo that was itself killed
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         return folder
 
 
-def result(reference: Run, run: Run, compared: Comparison | None) -> dict:
+def result(reference: Run, saves: list[Saves], run: Run, compared: Comparison | None) -> dict:
     """What result.json holds."""
     return {
         "samples": sum(map(len, run.keys)),
         "redone_batches": run.redone,
         "loss": [batch.loss for batch in run.batches],
         "reference_loss": [batch.loss for batch in reference.batches],
+        "save_stall_seconds": [seconds for attempt in saves for seconds in attempt.stalls],
+        "restores": [asdict(attempt.restored) for attempt in saves if attempt.restored],
         "comparison": compared and compared.figures(),
     }
 

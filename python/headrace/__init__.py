@@ -21,6 +21,7 @@ from headrace.errors import (
     BudgetError,
     CancelledError,
     DataLossError,
+    DeadlineError,
     HeadraceError,
     InvalidArgumentError,
     NotFoundError,
@@ -28,7 +29,7 @@ from headrace.errors import (
 )
 
 if TYPE_CHECKING:
-    from headrace import transforms
+    from headrace import observe, run_record, transforms
     from headrace.loader import Loader
     from headrace.tensor import Tensor
 
@@ -37,6 +38,7 @@ __all__ = [
     "CancelledError",
     "DataLossError",
     "Dataset",
+    "DeadlineError",
     "HeadraceError",
     "InvalidArgumentError",
     "Loader",
@@ -44,7 +46,9 @@ __all__ = [
     "StateError",
     "Tensor",
     "__version__",
+    "observe",
     "open",
+    "run_record",
     "transforms",
 ]
 
@@ -56,6 +60,6 @@ def __getattr__(name: str) -> object:
     homes = {"Loader": "headrace.loader", "Tensor": "headrace.tensor"}
     if name in homes:
         return getattr(importlib.import_module(homes[name]), name)
-    if name == "transforms":
-        return importlib.import_module("headrace.transforms")
+    if name in ("observe", "run_record", "transforms"):
+        return importlib.import_module(f"headrace.{name}")
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

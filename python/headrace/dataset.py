@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headrace import _native
 from headrace.errors import InvalidArgumentError, NotFoundError, StateError
+from headrace.storage import storage_texts
 from headrace.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -39,7 +40,15 @@ def open(
         storage_options: how to reach a URL: ``endpoint``, ``region``, ``profile``,
             ``access_key_id``, ``secret_access_key``, ``session_token``, ``anonymous``,
             ``path_style``, ``dialect``, ``ca_file``, ``connections``, ``retry_budget`` (``"2m"``).
-            What is not said is taken from where AWS tools keep it (environment, profiles).
+            What is not said is taken from where AWS tools keep it (environment, profiles). And the
+            cache of this node to read URLs through: ``cache_dir``, a folder of a local disk that
+            all processes share, or several with ``:`` between; ``cache_bytes``, the limit of all
+            together (``"500GiB"``); ``cache_memory_bytes``, memory of each process before it, or,
+            without a folder, for what loaders read by plan (256 MiB); ``cache_seek_points``,
+            whether seek points of JPEGs that the dataset's index lacks, wherever it lies, are built
+            at the first read and kept there (true). They too can come from the environment:
+            ``HEADRACE_CACHE_DIR``, ``HEADRACE_CACHE_BYTES``, ``HEADRACE_CACHE_MEMORY_BYTES``,
+            ``HEADRACE_CACHE_SEEK_POINTS``. Without a folder nothing is kept but in memory.
         max_open_files: data files held open at once.
         max_unpacked_bytes: memory for shards that are compressed as a whole (MDS) and so are held
             unpacked. Give it the shards that are read at a time: see docs/formats/mds.md.
@@ -84,7 +93,7 @@ class Dataset(Sequence[Sample]):
     ) -> None:
         self._path = path
         self._fields = None if fields is None else list(fields)
-        self._storage = _texts(storage_options or {})
+        self._storage = storage_texts(storage_options or {})
         self._max_open_files = max_open_files
         self._max_unpacked_bytes = max_unpacked_bytes
         self._verify_checksums = verify_checksums
@@ -292,19 +301,6 @@ class DatasetView(Sequence[Sample]):
     def __getitems__(self, indices: Sequence[int]) -> list[Sample]:
         """Return several samples at once, as PyTorch's DataLoader asks for them."""
         return [self[i] for i in indices]
-
-
-def _texts(options: Mapping[str, str | bool | int]) -> dict[str, str]:
-    """Return storage options as text. Raises InvalidArgumentError for other values."""
-    texts = {}
-    for name, value in options.items():
-        if not isinstance(value, (str, bool, int)):
-            raise InvalidArgumentError(
-                f"storage_options[{name!r}]: expected text, a number or a bool, found "
-                f"{type(value).__name__}"
-            )
-        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return texts
 
 
 def _reopen(path: str, settings: dict[str, Any]) -> Dataset:

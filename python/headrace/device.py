@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.errors import StateError
+
 if TYPE_CHECKING:
     from headrace.loader import EpochIterator, Loader
 
@@ -35,6 +37,11 @@ class DeviceCopier:
 
         self._torch = torch
         self._device = torch.device(device)
+        if self._device.type == "cuda" and not torch.cuda.is_available():
+            raise StateError(
+                f"device={str(device)!r}: PyTorch finds no CUDA device here; leave device out to get "
+                "batches in memory, or install a driver and a PyTorch that is built for CUDA"
+            )
         # On the CPU there is nothing to overlap: batches pass through as they are.
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
         # State behind the last batch that the consumer got; the loader itself is one ahead.

@@ -35,11 +35,15 @@ def rank_and_world(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
+def node_ranks() -> int:
+    """Return how many ranks run on this node, as the environment says it; 1 where it does not."""
+    local = next((os.environ[v] for v in _LOCAL_WORLD_VARIABLES if v in os.environ), "1")
+    return int(local) if local.isdigit() and 0 < int(local) < 1 << 32 else 1
+
+
 def default_threads() -> int:
     """Return the processors of this process divided by the ranks on this node, at least 1."""
-    local = next((os.environ[v] for v in _LOCAL_WORLD_VARIABLES if v in os.environ), "1")
-    ranks = int(local) if local.isdigit() and int(local) > 0 else 1
-    return max(1, _native.available_cpus() // ranks)
+    return max(1, _native.available_cpus() // node_ranks())
 
 
 def _from_torch() -> tuple[int, int] | None:

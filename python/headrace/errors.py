@@ -101,6 +101,12 @@ class CancelledError(HeadraceError):
     code, code_name = 1, "cancelled"
 
 
+class DeadlineError(HeadraceError, TimeoutError):
+    """The time that the caller gave has passed; nothing is lost."""
+
+    code, code_name = 12, "deadline exceeded"
+
+
 _NAMES = {
     1: "cancelled",
     2: "invalid argument",
@@ -126,6 +132,7 @@ _CLASSES = {
         BudgetError,
         StateError,
         DataLossError,
+        DeadlineError,
     )
 }
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import json
+import operator
 import os
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace import _native, distributed
+from headrace import _native, distributed, observe
 from headrace.errors import HeadraceError, InvalidArgumentError, StateError
+from headrace.process_end import at_process_end
 from headrace.python_fields import PythonFields
 from headrace.tensor import Tensor, converter
 from headrace.transforms import NativeTransform, PythonTransform
@@ -50,6 +52,12 @@ class Loader:
             last batch is filled from the epoch's start; equal ``len()`` on all ranks) or ``uneven``
             (the last batch is short and may be missing on some ranks; for evaluation).
         threads: native worker threads; default: this process's processors / ranks on this node.
+        max_threads: how far ``change_setting``, the admin socket and ``autotune`` may raise that;
+            default: the same number, or ``threads`` where that is more.
+        autotune: ``"on"`` lets the loader find, while the job runs, the fewest threads of 1 to
+            ``max_threads`` that are within 3 % of the fastest, and look again when the speed
+            changes. It tries numbers to learn of them, which may be slower for some seconds. The
+            order of samples does not change. See docs/guide/waiting.md.
         memory_bytes: limit for batches being filled or waiting, e.g. ``"256MiB"``. Batches in your
             hands are not counted.
         transforms: field name -> ``headrace.transforms`` object or Python function of bytes. A dict
@@ -71,9 +79,17 @@ class Loader:
         output: ``"torch"``, ``"numpy"``, ``"tensor"`` (headrace.Tensor, speaks DLPack), or
             ``"auto"``: torch when it has been imported, else tensor.
         verify_checksums: check the CRC32C of what is read.
+        prefetch_bytes: of a dataset that is read through this node's cache: how many bytes are
+            fetched at most before they are needed, e.g. ``"1GiB"``; 0 fetches nothing ahead. See
+            docs/design/prefetch.md.
+        prefetch_in_flight: bytes of fetches that are under way at once, at most.
+        prefetch_requests: requests of fetches that are under way at once, at most.
+        require_warm: refuse to begin (StateError, which says what to run) when something that the
+            first epoch reads is not in this node's cache.
 
     Raises:
         InvalidArgumentError: settings that make no sense.
+        StateError: ``device="cuda"`` where PyTorch finds no CUDA device.
         NotFoundError: a field that the dataset does not have.
     """
 
@@ -89,6 +105,8 @@ class Loader:
         world_size: int | None = None,
         tail: str = "drop",
         threads: int | None = None,
+        max_threads: int | None = None,
+        autotune: str = "off",
         memory_bytes: int | str = "128MiB",
         transforms: Mapping[str, FieldTransform] | None = None,
         fields: list[str] | None = None,
@@ -101,6 +119,10 @@ class Loader:
         device: Any = None,
         output: str = "auto",
         verify_checksums: bool = True,
+        prefetch_bytes: int | str = "1GiB",
+        prefetch_in_flight: int | str = "128MiB",
+        prefetch_requests: int = 32,
+        require_warm: bool = False,
     ) -> None:
         self.rank, self.world_size = distributed.rank_and_world(rank, world_size)
         self.global_batch_size = _global_batch(batch_size, global_batch_size, self.world_size)
@@ -117,12 +139,21 @@ class Loader:
             "rank": self.rank,
             "tail": tail,
             "threads": distributed.default_threads() if threads is None else int(threads),
-            "memory_bytes": _memory(memory_bytes),
+            "max_threads": distributed.default_threads()
+            if max_threads is None
+            else int(max_threads),
+            "autotune": _switch("autotune", autotune),
+            "memory_bytes": _memory("memory_bytes", memory_bytes),
             "on_error": on_error,
             "max_bad_samples": _unsigned("max_bad_samples", max_bad_samples),
-            "max_bad_rate": float(max_bad_rate),
+            "max_bad_rate": _rate("max_bad_rate", max_bad_rate),
             "quarantine": os.fsdecode(quarantine) if quarantine is not None else "",
             "verify_checksums": bool(verify_checksums),
+            "prefetch_bytes": _memory("prefetch_bytes", prefetch_bytes),
+            "prefetch_in_flight": _memory("prefetch_in_flight", prefetch_in_flight),
+            "prefetch_requests": _unsigned("prefetch_requests", prefetch_requests),
+            "node_ranks": distributed.node_ranks(),
+            "require_warm": bool(require_warm),
             "columns": [
                 (c.field, c.transform.to_json() if c.transform else "", c.required)
                 for c in self._columns
@@ -152,6 +183,7 @@ class Loader:
 
         One iterator is live at a time: a new one ends the old one.
         """
+        observe.ensure_started()
         epoch, position = self._start if self._start is not None else (self._next_epoch, 0)
         self._native.begin(epoch, position)
         self._start = None
@@ -204,19 +236,64 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """Return what the loader did so far.
 
-        ``stages`` has busy and wait seconds, bytes, counts, p50 and p99 of each stage;
+        ``stages`` has busy and wait seconds, bytes, counts, p50 and p99 of each stage, and log-scale
+        histograms: ``durations[i]`` counts items that took 2**i to 2**(i+1) ns, ``waits[i]`` waits.
+        ``pools`` has the same apart for the worker threads (``loader``) and the training loop
+        (``consumer``): in each stage ``busy_seconds`` + ``wait_seconds`` + ``idle_seconds`` is
+        ``thread_seconds``, wall time times threads; ``unbooked_seconds`` is in no stage.
         ``input_stall`` is the share of time that the consumer waited for a batch, and ``au`` (1 -
         that) the accelerator utilization as MLPerf Storage defines it: compute time / total time.
         ``decode`` counts the images decoded so far, those of batches ahead included:
         ``seek_points`` is how many were decoded from seek points, the other names say why an image
         was not (``no_record``: the dataset keeps none for it; ``progressive``, ``not_jpeg``,
-        ``color_space``...; only those that occurred).
+        ``color_space``...; only those that occurred). ``seek_points`` is about those that the
+        dataset's index lacks and the node's cache keeps: how many were found there (``used``) and
+        built and kept (``added``), and the ``build_seconds`` that took (part of the stage
+        ``decode``).
+
+        ``cache`` is None unless the dataset is read through this node's cache, or by plan through
+        memory alone (``in_memory``; what is read by number is not counted then). It has, of the
+        epoch that was begun last, ``epoch_bytes`` (of the shards that this rank reads),
+        ``expected_origin_bytes`` (of these: were not in the cache when it began; None while they
+        are being counted) and ``epoch_origin_bytes`` (what this process has fetched since); and
+        since this loader began, of this process: ``origin_bytes`` and ``origin_requests``,
+        ``memory_hits``, ``disk_hits`` and ``misses`` (blocks) with ``memory_bytes`` and
+        ``disk_bytes``, ``streamed_bytes`` (read past the cache), ``waits`` (for a block that
+        another process fetched), ``hedges`` and ``hedge_bytes`` (second requests for late answers),
+        ``prefetched_bytes``, ``unused_bytes`` (fetched ahead and given up unread),
+        ``refused_blocks`` (the disk had no room or did not work), ``dropped_blocks`` (were found
+        damaged, and fetched anew), ``degraded`` (how often the disk stopped to work), and of its plan
+        ``has_plan``, ``keeps_all``, ``prefetch_request_limit`` (requests at once, as far as the
+        origin bears them) and ``prefetch_overloads``.
         """
         stats: dict[str, Any] = self._native.stats()
         total = stats["wait_seconds"] + stats["step_seconds"]
         stats["input_stall"] = stats["wait_seconds"] / total if total > 0 else 0.0
         stats["au"] = 1.0 - stats["input_stall"]
         return stats
+
+    @property
+    def settings(self) -> dict[str, Setting]:
+        """The settings that may change while the loader runs: what they are now, and their bounds.
+
+        ``threads``, and of a dataset that is read through this node's cache ``prefetch_bytes``,
+        ``prefetch_in_flight`` and ``prefetch_requests``. The most is what the loader was given.
+        """
+        return {
+            name: Setting(value, least, most)
+            for name, value, least, most in self._native.settings()
+        }
+
+    def change_setting(self, name: str, value: int | str) -> None:
+        """Change one of ``settings``; sizes may be ``"64MiB"``. The order stays the same.
+
+        The change is told to those who watch the process, and kept in the run's record.
+
+        Raises:
+            NotFoundError: the loader has no such setting.
+            InvalidArgumentError: outside its bounds.
+        """
+        self._native.change_setting(name, _unsigned(name, _memory(name, value)))
 
     def close(self) -> None:
         """Stop the threads and free the memory. Batches that were given stay valid."""
@@ -243,7 +320,7 @@ class Loader:
         for column in self._columns:
             if column.transform is None:
                 raw[column.field] = native.values(len(raw))
-        made = self._python.apply(self._native, native, raw) if self._python else raw
+        made = self._apply_python(native, raw)
         batch: Batch = {}
         for index, column in enumerate(self._columns):
             if column.transform is None:
@@ -257,6 +334,24 @@ class Loader:
                 batch.setdefault(column.field, {})[column.view] = self._convert(tensor)
         batch["__key__"] = native.keys()
         return batch
+
+    def _apply_python(
+        self, native: _native.Batch, raw: dict[str, list[bytes | None]]
+    ) -> Mapping[str, Any]:
+        if self._python is None:
+            return raw
+        began = time.perf_counter()
+        made = self._python.apply(self._native, native, raw)
+        _native.book_python(time.perf_counter() - began)
+        return made
+
+
+class Setting(NamedTuple):
+    """A setting of a running loader."""
+
+    value: int
+    min: int
+    max: int
 
 
 class EpochIterator(Iterator[Batch]):
@@ -290,7 +385,7 @@ class EpochIterator(Iterator[Batch]):
 _live_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
-@atexit.register
+@at_process_end
 def _close_all() -> None:
     for loader in list(_live_loaders):
         try:
@@ -305,10 +400,15 @@ def _global_batch(batch_size: int | None, global_batch_size: int | None, world: 
             "give exactly one of batch_size (rows on this rank) and global_batch_size (rows over "
             "all ranks)"
         )
-    total = batch_size * world if batch_size is not None else global_batch_size
-    if total is None or total < 1:
-        raise InvalidArgumentError(f"the batch size must be at least 1, found {total}")
-    return total
+    name = "global_batch_size" if batch_size is None else "batch_size"
+    given = global_batch_size if batch_size is None else batch_size
+    try:
+        rows = operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArgumentError(f"{name}: expected a whole number, found {given!r}") from None
+    if rows < 1:
+        raise InvalidArgumentError(f"the batch size must be at least 1, found {rows}")
+    return rows * world if batch_size is not None else rows
 
 
 class _Column(NamedTuple):
@@ -392,11 +492,23 @@ def _columns(
     return sorted(columns, key=lambda c: c.transform is not None and c.transform.kind == "boxes")
 
 
-def _memory(value: int | str) -> int:
+def _memory(name: str, value: int | str) -> int:
     try:
         return parse_size(value)
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"memory_bytes: {error.message}") from None
+        raise InvalidArgumentError(f"{name}: {error.message}") from None
+
+
+def _switch(name: str, value: str) -> bool:
+    if value not in ("on", "off"):
+        raise InvalidArgumentError(f"{name}: expected 'on' or 'off', found {value!r}")
+    return value == "on"
+
+
+def _rate(name: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise InvalidArgumentError(f"{name}: expected 0 to 1, found {value}")
+    return float(value)
 
 
 def _unsigned(name: str, value: int) -> int:

@@ -126,7 +126,7 @@ def image(
         exif_orientation: ``apply`` turns the image upright as its Exif data says, before anything
             else; ``ignore`` takes the pixels as they are stored.
         quality: ``exact`` (libjpeg-turbo's pixels, then Pillow's resize) or ``fast``: JPEGs are
-            resized before the conversion to RGB; mean difference below 0.5 grey levels.
+            resized before the conversion to RGB; about 0.4 grey levels off on average.
         dct_scaling: let JPEGs be reduced 2, 4 or 8 times while they are decoded, as long as the
             crop stays at least as large as the output. Pays for large photographs.
         stream: number of the stream of draws; None: 0, or as a Loader numbers the views of a field.

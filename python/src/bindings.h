@@ -9,5 +9,10 @@ namespace headrace::python {
 void BindDataset(nanobind::module_& m);
 void BindTransform(nanobind::module_& m);
 void BindLoader(nanobind::module_& m);
+void BindCheckpoint(nanobind::module_& m);
+void BindCheckpointTiers(nanobind::module_& m);
+void BindFileSystem(nanobind::module_& m);
+void BindObserve(nanobind::module_& m);
+void BindRecord(nanobind::module_& m);
 
 }  // namespace headrace::python

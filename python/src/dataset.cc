@@ -12,6 +12,7 @@
 #include "bindings.h"
 #include "errors.h"
 #include "headrace/loader/sample_access.h"
+#include "storage.h"
 #include "tensor.h"
 
 namespace nb = nanobind;
@@ -64,9 +65,10 @@ void BindDataset(nb::module_& m) {
           "open",
           [](const std::string& url, const std::map<std::string, std::string>& storage,
              uint32_t max_open_files, uint64_t max_unpacked_bytes, bool verify) {
+            cache::StorageSettings settings = ReadStorage(storage);
             nb::gil_scoped_release released;
-            dataset::OpenOptions options{max_open_files, max_unpacked_bytes};
-            auto access = SampleAccess::Open(url, storage, options, verify);
+            dataset::OpenOptions options{max_open_files, max_unpacked_bytes, settings.side};
+            auto access = SampleAccess::Open(url, settings.url, options, verify);
             nb::gil_scoped_acquire acquired;
             return Unwrap(std::move(access)).release();
           },

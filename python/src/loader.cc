@@ -3,11 +3,19 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <tuple>
 
 #include "bindings.h"
 #include "errors.h"
+#include "headrace/agent/auto_tune.h"
+#include "headrace/base/mutex.h"
 #include "headrace/loader/sample_access.h"
+#include "observe.h"
+#include "storage.h"
 #include "tensor.h"
 #include "value_memory.h"
 
@@ -31,11 +39,30 @@ struct NativeBatch {
 struct NativeLoader {
   loader::LoaderPtr loader;
   std::shared_ptr<loader::ValueMemory> value_memory;  // outlives the loader: dies with the GIL held
+  std::unique_ptr<agent::ProcessWatch::Part> watched;
+  bool autotune = false;
+  Mutex tune_mu{};  // held while its thread starts or is joined; never waited for with the GIL held
+  std::unique_ptr<agent::AutoTune> tune HR_GUARDED_BY(tune_mu) = nullptr;
   ~NativeLoader() {
     nb::gil_scoped_release released;
+    tune.reset();
+    watched.reset();
     loader.reset();
   }
 };
+
+// Where there is nothing to choose from, nothing is tuned.
+Status StartTuning(NativeLoader* self) {
+  const std::vector<SettingValue> settings = self->loader->settings();
+  const bool has_choice = std::any_of(settings.begin(), settings.end(), [](const auto& one) {
+    return one.name == "threads" && one.min < one.max;
+  });
+  MutexLock lock(&self->tune_mu);
+  if (!self->autotune || !has_choice || self->tune) return OkStatus();
+  HR_ASSIGN_OR_RETURN(self->tune,
+                      agent::AutoTune::OfLoader(self->loader.get(), self->watched.get()));
+  return OkStatus();
+}
 
 template <typename T>
 T Get(const nb::dict& options, const char* name) {
@@ -66,12 +93,18 @@ LoaderOptions ReadOptions(const nb::dict& options) {
   out.rank = Get<uint32_t>(options, "rank");
   out.tail = Unwrap(loader::ParseTail(Get<std::string>(options, "tail")));
   out.threads = Get<int>(options, "threads");
+  out.max_threads = Get<int>(options, "max_threads");
   out.memory_bytes = Get<uint64_t>(options, "memory_bytes");
   out.on_error = Unwrap(loader::ParseOnError(Get<std::string>(options, "on_error")));
   out.max_bad_samples = Get<uint64_t>(options, "max_bad_samples");
   out.max_bad_rate = Get<double>(options, "max_bad_rate");
   out.quarantine_path = Get<std::string>(options, "quarantine");
   out.verify_checksums = Get<bool>(options, "verify_checksums");
+  out.cache.prefetch.ahead_bytes = Get<uint64_t>(options, "prefetch_bytes");
+  out.cache.prefetch.in_flight_bytes = Get<uint64_t>(options, "prefetch_in_flight");
+  out.cache.prefetch.max_requests = Get<uint32_t>(options, "prefetch_requests");
+  out.cache.node_ranks = Get<uint32_t>(options, "node_ranks");
+  out.cache.require_warm = Get<bool>(options, "require_warm");
   for (nb::handle column : nb::cast<nb::list>(options["columns"])) {
     auto parts = nb::cast<nb::tuple>(column);
     out.columns.push_back({nb::cast<std::string>(parts[0]), nb::cast<std::string>(parts[1]),
@@ -82,13 +115,18 @@ LoaderOptions ReadOptions(const nb::dict& options) {
 
 NativeLoader* Create(const loader::SampleAccess& access, const nb::dict& options) {
   LoaderOptions native = ReadOptions(options);
+  const bool autotune = Get<bool>(options, "autotune");
   std::shared_ptr<loader::ValueMemory> value_memory = MakeBytesMemory(native.memory_bytes / 4);
   native.value_memory = value_memory;
+  std::unique_ptr<agent::ProcessWatch::Part> watched;
   Result<loader::LoaderPtr> made = [&] {
     nb::gil_scoped_release released;
-    return Loader::Create(access.dataset(), std::move(native));
+    auto loader = Loader::Create(access.dataset(), std::move(native));
+    if (loader.ok()) watched = WatchLoader(loader->get());
+    return loader;
   }();
-  return new NativeLoader{Unwrap(std::move(made)), std::move(value_memory)};
+  return new NativeLoader{Unwrap(std::move(made)), std::move(value_memory), std::move(watched),
+                          autotune};
 }
 
 nb::object Next(NativeLoader& self, double timeout_s) {
@@ -127,6 +165,14 @@ Array Tensor(const NativeBatch& self, size_t column) {
                    owner);
 }
 
+nb::list HistogramList(const LogHistogram& histogram) {
+  size_t used = LogHistogram::kBuckets;
+  while (used > 0 && histogram[used - 1] == 0) --used;
+  nb::list counts;
+  for (size_t i = 0; i < used; ++i) counts.append(histogram[i]);
+  return counts;
+}
+
 nb::dict StageDict(const StageTotals& totals) {
   nb::dict stage;
   stage["busy_seconds"] = static_cast<double>(totals.busy_ns) * 1e-9;
@@ -135,7 +181,48 @@ nb::dict StageDict(const StageTotals& totals) {
   stage["count"] = totals.count;
   stage["p50_seconds"] = static_cast<double>(totals.Percentile(0.5)) * 1e-9;
   stage["p99_seconds"] = static_cast<double>(totals.Percentile(0.99)) * 1e-9;
+  stage["p99_wait_seconds"] = static_cast<double>(totals.waits.Percentile(0.99)) * 1e-9;
+  stage["durations"] = HistogramList(totals.histogram);
+  stage["waits"] = HistogramList(totals.waits);
   return stage;
+}
+
+nb::object CacheDict(const loader::CacheStats& stats) {
+  if (!stats.has_cache) return nb::none();
+  nb::dict out = ToDict(stats.cache);
+  out["in_memory"] = stats.in_memory;
+  out["has_plan"] = stats.has_plan;
+  out["keeps_all"] = stats.keeps_all;
+  out["epoch"] = stats.epoch;
+  out["epoch_bytes"] = stats.epoch_bytes;
+  out["expected_origin_bytes"] = stats.expected_origin_bytes;
+  out["epoch_origin_bytes"] = stats.epoch_origin_bytes;
+  out["prefetch_request_limit"] = stats.prefetch.request_limit;
+  out["prefetch_overloads"] = stats.prefetch.overloads;
+  return out;
+}
+
+// In each stage busy + wait + idle = thread_seconds.
+nb::dict PoolDict(const PoolSnapshot& pool, const StageReport& report) {
+  nb::dict stages;
+  uint64_t booked = 0;
+  for (size_t i = 0; i < kNumStages; ++i) {
+    const StageTotals& totals = report[i];
+    if (totals.count == 0 && totals.wait_ns == 0) continue;
+    const uint64_t spent = totals.busy_ns + totals.wait_ns;
+    booked += spent;
+    nb::dict stage = StageDict(totals);
+    stage["idle_seconds"] =
+        static_cast<double>(pool.thread_ns > spent ? pool.thread_ns - spent : 0) * 1e-9;
+    stages[std::string(StageName(static_cast<Stage>(i))).c_str()] = stage;
+  }
+  nb::dict out;
+  out["threads"] = pool.threads;
+  out["thread_seconds"] = static_cast<double>(pool.thread_ns) * 1e-9;
+  out["unbooked_seconds"] =
+      static_cast<double>(pool.thread_ns > booked ? pool.thread_ns - booked : 0) * 1e-9;
+  out["stages"] = stages;
+  return out;
 }
 
 nb::dict Stats(const NativeLoader& self) {
@@ -157,9 +244,18 @@ nb::dict Stats(const NativeLoader& self) {
     std::string name(codec::SeekRefusalName(static_cast<codec::SeekRefusal>(i)));
     decode[name.c_str()] = stats.decodes[i];
   }
+  nb::dict seek_points;
+  seek_points["used"] = stats.seek_points.used;
+  seek_points["added"] = stats.seek_points.added;
+  seek_points["build_seconds"] = static_cast<double>(stats.seek_points.build_ns) * 1e-9;
   nb::dict out;
+  nb::dict pools;
+  pools["loader"] = PoolDict(stats.workers, stats.worker_stages);
+  pools["consumer"] = PoolDict(stats.loop, stats.loop_stages);
   out["stages"] = stages;
+  out["pools"] = pools;
   out["decode"] = decode;
+  out["seek_points"] = seek_points;
   out["delivered_batches"] = stats.delivered_batches;
   out["delivered_samples"] = stats.delivered_samples;
   out["bad_samples"] = stats.bad_samples;
@@ -169,6 +265,7 @@ nb::dict Stats(const NativeLoader& self) {
   out["memory_bytes"] = stats.memory_bytes;
   out["peak_memory_bytes"] = stats.peak_memory_bytes;
   out["ready_batches"] = stats.ready_batches;
+  out["cache"] = CacheDict(stats.cache);
   return out;
 }
 
@@ -212,7 +309,8 @@ void BindLoader(nb::module_& m) {
           [](NativeLoader& l, uint64_t epoch, uint64_t position) {
             Status status = [&] {
               nb::gil_scoped_release released;
-              return l.loader->Begin(epoch, position);
+              Status begun = l.loader->Begin(epoch, position);
+              return begun.ok() ? StartTuning(&l) : begun;
             }();
             Check(status);
           },
@@ -256,8 +354,32 @@ void BindLoader(nb::module_& m) {
              b.batch->DropEmptyRows();
            })
       .def("stats", &Stats)
+      .def("settings",
+           [](const NativeLoader& l) {
+             std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> all;
+             const Loader& loader = Usable(l);
+             nb::gil_scoped_release released;
+             for (const SettingValue& one : loader.settings())
+               all.emplace_back(one.name, one.value, one.min, one.max);
+             return all;
+           })
+      .def(
+          "change_setting",
+          [](NativeLoader& l, const std::string& name, uint64_t value) {
+            (void)Usable(l);
+            Status status = [&] {
+              nb::gil_scoped_release released;
+              return l.watched->ChangeSetting(name, value, {"the program", ""});
+            }();
+            Check(status);
+          },
+          nb::arg("name"), nb::arg("value"))
       .def("close", [](NativeLoader& l) {
         nb::gil_scoped_release released;
+        {
+          MutexLock lock(&l.tune_mu);
+          if (l.tune) l.tune->Stop();
+        }
         l.loader->Close();
       });
 }

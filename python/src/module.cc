@@ -10,4 +10,9 @@ NB_MODULE(_native, m) {
   headrace::python::BindDataset(m);
   headrace::python::BindTransform(m);
   headrace::python::BindLoader(m);
+  headrace::python::BindCheckpoint(m);
+  headrace::python::BindCheckpointTiers(m);
+  headrace::python::BindFileSystem(m);
+  headrace::python::BindObserve(m);
+  headrace::python::BindRecord(m);
 }

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "demo"))
+from attempt import helpers
+from saves import Restore, Saves, read_saves, stalls_in_words
 from stall import Stall, of_attempt, of_pass
 from stream import (
     Attempt,
@@ -77,6 +79,27 @@ def test_attempts_had_different_world_sizes_and_redid_batches(demo: tuple[Path, 
     # How many depends on where the kill met each rank; some always are.
     assert run.redone >= 1
     assert run.redone == json.loads((work / "result.json").read_text())["redone_batches"]
+
+
+def test_each_resumed_attempt_was_restored_from_the_memory_that_outlived_the_kill(
+    demo: tuple[Path, str],
+) -> None:
+    work, output = demo
+    figures = json.loads((work / "result.json").read_text())
+    starts = [read_attempt(work / "killed" / f"log-{i}", BATCHES_PER_EPOCH).start for i in (2, 3)]
+    assert [restore["step"] for restore in figures["restores"]] == starts
+    assert all(restore["bytes_from"]["memory"] > 0 for restore in figures["restores"])
+    assert output.count(" from memory") == 2
+    assert "saves into the helper's memory held the training up" in output
+    # A kill may come between a save and the note of it.
+    saves = EPOCHS * (BATCHES_PER_EPOCH // CHECKPOINT_EVERY)
+    assert len(figures["save_stall_seconds"]) >= saves - 2
+
+
+def test_no_checkpoint_helper_is_left(demo: tuple[Path, str]) -> None:
+    work, _ = demo
+    assert list((work / "killed" / "checkpoints").glob("helper/rank*.log"))
+    assert helpers(work) == []
 
 
 def test_each_sample_comes_at_most_once_an_epoch(demo: tuple[Path, str]) -> None:
@@ -175,6 +198,20 @@ def test_a_line_without_its_end_is_left_out(tmp_path: Path) -> None:
     journal = tmp_path / "rank-0-of-1.jsonl"
     journal.write_text('{"batch": 0}\n{"batch": 1}\n{"batch": 2, "ke')
     assert [line["batch"] for line in read_lines(journal)] == [0, 1]
+
+
+def test_notes_of_saves_and_restores_are_read(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints.jsonl").write_text(
+        '{"restored": {"step": 7, "seconds": 0.012, "from": {"memory": 2500000, "local": 0}}}\n'
+        '{"saved": 10, "stall_seconds": 0.001}\n{"saved": 20, "stall_seconds": 0.003}\n'
+        '{"saved": 30, "st'
+    )
+    saves = read_saves(tmp_path)
+    assert saves == Saves([0.001, 0.003], Restore(7, 0.012, {"memory": 2_500_000, "local": 0}))
+    assert saves.restored is not None
+    assert saves.restored.in_words == "restored step 7 in 12 ms: 2.5 MB from memory"
+    assert "2 saves" in stalls_in_words([saves, Saves([], None)])
+    assert "2.0 ms each (median; the longest 3.0 ms)" in stalls_in_words([saves])
 
 
 def test_first_difference_says_where() -> None:

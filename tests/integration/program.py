@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,18 @@ PROGRAM = [_BUILT] if _BUILT else [sys.executable, "-m", "headrace"]
 OK, BAD_DATA, USAGE, ENVIRONMENT, INTERRUPTED = 0, 1, 2, 3, 130
 
 
-def start(*arguments: object, faults: str = "", **options: Any) -> subprocess.Popen[bytes]:
+# A limit for what hangs: on a busy machine what takes a second can take a minute.
+TIMEOUT_S = 240
+
+
+def start(
+    *arguments: object,
+    faults: str = "",
+    environment: Mapping[str, str] = os.environ,
+    **options: Any,
+) -> subprocess.Popen[bytes]:
     """Start the program; ``faults`` is a HEADRACE_FAULTS text."""
-    environment = dict(os.environ)
+    environment = dict(environment)
     if faults:
         environment["HEADRACE_FAULTS"] = faults
     command = [*PROGRAM, *(a if isinstance(a, bytes) else str(a) for a in arguments)]
@@ -34,7 +44,7 @@ def start(*arguments: object, faults: str = "", **options: Any) -> subprocess.Po
 def run(*arguments: object, code: int = OK, faults: str = "", **options: Any) -> tuple[bytes, str]:
     """Run the program to its end, check its exit code, and return its output and its errors."""
     with start(*arguments, faults=faults, **options) as process:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=TIMEOUT_S)
     text = err.decode(errors="backslashreplace")
     assert process.returncode == code, f"exit {process.returncode}: {text}"
     return out, text
@@ -103,22 +113,42 @@ def write_tar(path: Path, members: dict[bytes, bytes]) -> None:
             tar.addfile(info, io.BytesIO(data))
 
 
-def interrupt(process: subprocess.Popen[bytes], number: signal.Signals, ready: Path) -> None:
-    """Send a signal once ``ready`` is there."""
-    end = time.monotonic() + 60
-    while not ready.exists():
-        assert process.poll() is None, "it ended before it could be interrupted"
-        assert time.monotonic() < end
-        time.sleep(0.001)
+def stopped(process: subprocess.Popen[bytes]) -> bool:
+    """Wait until a fault "stop" stops it (True) or it ends (False)."""
+    wanted = os.WSTOPPED | os.WEXITED | os.WNOWAIT
+    found = os.waitid(os.P_PID, process.pid, wanted)
+    if found is None or found.si_code != os.CLD_STOPPED:
+        return False
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED)  # the next call waits for the next stop
+    return True
+
+
+def go_on(process: subprocess.Popen[bytes]) -> None:
+    """Let a process that a fault has stopped go on to its end, past all its further stops."""
+    process.send_signal(signal.SIGCONT)
+    while stopped(process):
+        process.send_signal(signal.SIGCONT)
+
+
+def interrupt(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a process where a fault stops it, and let it go on."""
+    assert stopped(process), "it ended before it could be interrupted"
     process.send_signal(number)
+    go_on(process)
 
 
 def interrupt_running(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGINT soon after the program itself runs, which Python starts and becomes."""
-    image = Path(f"/proc/{process.pid}/exe")
-    end = time.monotonic() + 60
+    """Send SIGINT once the program itself, which Python starts and becomes, listens to it."""
+    image, status = Path(f"/proc/{process.pid}/exe"), Path(f"/proc/{process.pid}/status")
     while not image.resolve().name.startswith("headrace"):
-        assert time.monotonic() < end
+        assert process.poll() is None
         time.sleep(0.001)
-    time.sleep(0.05)  # it listens to signals before it does anything else
+    while not caught(status.read_text()) >> (signal.SIGINT - 1) & 1:
+        assert process.poll() is None
+        time.sleep(0.001)
     process.send_signal(signal.SIGINT)
+
+
+def caught(status: str) -> int:
+    """Return the bits of the signals that a process listens to, from its /proc/PID/status."""
+    return next(int(line[7:], 16) for line in status.splitlines() if line.startswith("SigCgt:"))

@@ -2,43 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import program
 import pytest
 
 import headrace
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def load(path: str) -> ModuleType:
-    """Return a module of the tests by its path."""
-    name = Path(path).stem
-    spec = importlib.util.spec_from_file_location(name, ROOT / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-program = load("tests/integration/program.py")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A SeaweedFS server with a bucket."""
-    seaweedfs = load("tests/servers/seaweedfs.py")
-    with seaweedfs.running(tmp_path_factory.mktemp("weed")) as server:
-        yield server
 
 
 @pytest.fixture
@@ -60,17 +34,9 @@ def place(server: Any, request: pytest.FixtureRequest) -> str:
 
 
 def run(server: Any, *arguments: object, code: int = 0) -> str:
-    """Run the program with the server's settings in its environment."""
-    done = subprocess.run(
-        [*program.PROGRAM, *map(str, arguments)],
-        env=server.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout + done.stderr
+    """Run the program with the server's settings in its environment; return all that it says."""
+    out, err = program.run(*arguments, code=code, environment=server.environment())
+    return out.decode() + err
 
 
 def test_a_set_is_packed_into_a_bucket_and_read(

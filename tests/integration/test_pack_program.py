@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -164,12 +165,14 @@ def test_interrupted_pack_says_so_and_goes_on(tmp_path: Path, number: signal.Sig
     source, target = tmp_path / "source", tmp_path / "set"
     program.write_photos(source, classes=2, per_class=60)
     options = ["--shard-samples", 1, "--threads", 1]
-    process = program.start("pack", source, target, *options)
-    program.interrupt(process, number, target / ".headrace-pack" / "shard-000003.tar.done")
-    _, err = process.communicate(timeout=60)
+    fault = "pack.shard.before_record=stop@5"
+    process = program.start("pack", source, target, *options, faults=fault)
+    program.interrupt(process, number)
+    _, err = process.communicate(timeout=program.TIMEOUT_S)
     assert process.returncode == program.INTERRUPTED
     assert b"same command goes on" in err
     assert not (target / "headrace.json").exists()
+    fails("ls", target, code=program.BAD_DATA, words=[str(target), "not finished"])
     staged = sorted(path.name for path in (target / ".headrace-pack").iterdir())
     done = {name.removesuffix(".done") for name in staged if name.endswith(".done")}
     tars = {name for name in staged if name.endswith(".tar")}
@@ -183,15 +186,16 @@ def test_two_packs_at_once(photos: tuple[Path, dict[str, bytes]], tmp_path: Path
     target = tmp_path / "set"
     target.mkdir()
     # The first one holds the lock, stopped in the middle of its work.
-    first = program.start("pack", photos[0], target, "--shard-samples", 1, "--threads", 1)
-    program.interrupt(first, signal.SIGSTOP, target / ".headrace-pack" / "plan.json")
+    pack = ("pack", photos[0], target, "--shard-samples", 1, "--threads", 1)
+    first = program.start(*pack, faults="pack.shard.write=stop")
+    assert program.stopped(first)
     try:
         fails(
             "pack", photos[0], target, code=program.ENVIRONMENT, words=["another pack", str(target)]
         )
     finally:
-        first.send_signal(signal.SIGCONT)
-    first.communicate(timeout=60)
+        program.go_on(first)
+    first.communicate(timeout=program.TIMEOUT_S)
     assert first.returncode == program.OK
     assert program.read_tars(target) == photos[1]
 
@@ -233,18 +237,15 @@ def as_nobody() -> None:
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that any user may write to, under parents that any user may pass."""
-    folder = Path("/tmp") / f"headrace-test-{os.getpid()}"
-    folder.mkdir(mode=0o777)
-    folder.chmod(0o777)
-    yield folder
-    shutil.rmtree(folder)
+    with tempfile.TemporaryDirectory(prefix="headrace-test-", dir="/tmp") as name:
+        os.chmod(name, 0o777)
+        yield Path(name)
 
 
-def test_unreadable_file_is_named_or_skipped(open_folder: Path) -> None:
+def test_unreadable_file_is_named_or_skipped(open_folder: Path, native: str) -> None:
     source = open_folder / "source"
     members = program.write_photos(source, classes=1, per_class=3)
     (source / "class0" / "001.jpg").chmod(0)
-    native = native_program()
     command = [native, "pack", str(source), str(open_folder / "set")]
     done = subprocess.run(command, capture_output=True, text=True, preexec_fn=as_nobody)
     assert done.returncode == program.ENVIRONMENT, done.stderr
@@ -258,24 +259,19 @@ def test_unreadable_file_is_named_or_skipped(open_folder: Path) -> None:
     assert program.read_tars(open_folder / "set") == members
 
 
-def native_program() -> str:
+@pytest.fixture(scope="module")
+def native() -> Iterator[str]:
     """The native program in a place that any user may execute."""
     built = os.environ.get("HEADRACE_PROGRAM")
     if not built:
         spec = importlib.util.find_spec("headrace")
         assert spec is not None and spec.origin is not None
         built = str(Path(spec.origin).parent / "bin" / "headrace")
-    copy = Path("/tmp") / f"headrace-program-{os.getpid()}"
-    if not copy.exists():
-        shutil.copy(built, copy)
-        copy.chmod(0o755)
-    return str(copy)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def remove_native_copy() -> Iterator[None]:
-    yield
-    Path(f"/tmp/headrace-program-{os.getpid()}").unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="headrace-program-", dir="/tmp") as name:
+        os.chmod(name, 0o755)
+        copy = shutil.copy(built, name)
+        os.chmod(copy, 0o755)
+        yield str(copy)
 
 
 def test_source_that_is_not_there_or_empty(tmp_path: Path) -> None:
@@ -393,9 +389,8 @@ def test_few_descriptors_are_enough(tmp_path: Path) -> None:
 
 
 def test_little_memory_is_an_error_and_no_crash(
-    photos: tuple[Path, dict[str, bytes]], tmp_path: Path
+    photos: tuple[Path, dict[str, bytes]], tmp_path: Path, native: str
 ) -> None:
-    native = native_program()
     codes = set()
     for mebibytes in [40, 60, 80, 100, 130, 200, 400, 2000]:
         target = tmp_path / str(mebibytes)

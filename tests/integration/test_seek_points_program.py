@@ -150,7 +150,8 @@ def test_thumbnail_writes_files_and_says_what(packed: Path, tmp_path: Path) -> N
         (["a/photo-jpg", "-o", "x.gif"], program.USAGE, ["x.gif", "--format"]),
         (["a/photo-jpg", "--json"], program.USAGE, ["--output"]),
         (["nobody"], program.BAD_DATA, ["nobody"]),
-        (["a/none"], program.BAD_DATA, ["no image"]),
+        (["a/none"], program.BAD_DATA, ["no image", "shard-000000.tar"]),
+        (["a/none", "jpg"], program.BAD_DATA, ["not an image", "shard-000000.tar", "offset: "]),
         ([], program.USAGE, ["KEY"]),
     ],
 )
@@ -168,7 +169,7 @@ def test_interrupted_index_leaves_nothing_and_the_one_before(tmp_path: Path) -> 
     before = program.tree(source / ".headrace")
     process = program.start("index", source, "--threads", 1, faults="")
     program.interrupt_running(process)
-    process.communicate(timeout=60)
+    process.communicate(timeout=program.TIMEOUT_S)
     if process.returncode == program.OK:
         pytest.skip("the index was finished before the signal came")
     assert process.returncode == program.INTERRUPTED

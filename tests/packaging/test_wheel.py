@@ -77,6 +77,18 @@ def test_metadata_has_the_same_version_and_needs_nothing(venv: Path) -> None:
     assert all("extra ==" in one for one in re.findall(r"'([^']*)'", requires) if ">=" in one)
 
 
+def test_fsspec_will_find_the_file_systems(venv: Path) -> None:
+    code = (
+        "import importlib.metadata as m, importlib.util as u\n"
+        "for p in m.entry_points(group='fsspec.specs'):\n"
+        "    print(p.name, p.attr, u.find_spec(p.module) is not None)"
+    )
+    assert sorted(run(venv, "python", "-c", code).splitlines()) == [
+        "hrcache CachedFileSystem True",
+        "hrckpt CheckpointFileSystem True",
+    ]
+
+
 def test_libraries_come_from_the_wheel(venv: Path) -> None:
     """No library outside the C and C++ run time may be needed from the machine."""
     (package,) = venv.glob("lib/python*/site-packages/headrace")

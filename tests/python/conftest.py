@@ -7,11 +7,14 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "servers"))
 
 PROGRAM = [sys.executable, "-m", "headrace"]
 
@@ -30,6 +33,25 @@ def call_headrace(*arguments: str | os.PathLike[str], check: bool = True) -> str
 def run_headrace() -> Callable[..., str]:
     """The program as a function of its arguments."""
     return call_headrace
+
+
+def call_on_ranks(world: int, program: Path, *arguments: object) -> None:
+    """Run a Python program on some ranks, as torchrun starts them."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*launcher, "--nproc-per-node", str(world), str(program), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="session")
+def run_on_ranks() -> Callable[..., None]:
+    """call_on_ranks, for tests that import nothing of this file."""
+    return call_on_ranks
 
 
 def make_photo(rng: random.Random, width: int, height: int) -> Image.Image:
@@ -78,3 +100,21 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("packed") / "texts.hr"
     call_headrace("pack", root, target, "--shard-samples", "50", "--quiet")
     return target
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Any]:
+    """A web server of an empty folder, ``server.root``: tests/servers/web.py."""
+    import web
+
+    root = tmp_path / "www"
+    root.mkdir()
+    with web.running(root) as server:
+        yield server
+
+
+@pytest.fixture
+def served(server: Any, texts: Path) -> str:
+    """The URL of ``texts``."""
+    os.symlink(texts, server.root / "a set")
+    return f"{server.url}/a%20set"

@@ -112,7 +112,7 @@ if __name__ == "__main__":
 """
     path = photos.parent / f"workers_{method}.py"
     path.write_text(script)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "ok"
 

@@ -86,6 +86,9 @@ class FakeCuda:
         self.log: list[str] = []
         self._current = FakeStream(self.log, "compute stream")
 
+    def is_available(self) -> bool:
+        return True
+
     def Stream(self, device: Any) -> FakeStream:
         return FakeStream(self.log, "copy stream")
 
@@ -115,6 +118,14 @@ class FakeCuda:
 
     def current_stream(self, device: Any) -> FakeStream:
         return self._current
+
+
+def test_without_cuda_the_setting_is_refused_in_plain_words(
+    texts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(headrace.StateError, match=r"device='cuda'.*no CUDA device"):
+        loader_on(texts, "cuda")
 
 
 def test_the_next_batch_is_under_way_before_the_first_is_given(

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,17 @@ def test_a_bad_record_is_skipped(tfrecord: Path) -> None:
         len(batch["image/class/label"]) for batch in ds.loader(**loader_settings(), on_error="skip")
     )
     assert rows == 7
+
+
+@pytest.mark.parametrize("source", ["tfrecord", "mds"])
+def test_packed_they_give_the_same_samples(
+    source: str, request: pytest.FixtureRequest, tmp_path: Path, run_headrace: Callable[..., str]
+) -> None:
+    folder = request.getfixturevalue(source)
+    run_headrace("pack", folder, tmp_path / "packed", "--shard-samples", "3", "--quiet")
+    in_place, packed = headrace.open(folder), headrace.open(tmp_path / "packed")
+    assert packed.kind == "tar"
+    assert len(packed.shards) > 1
+    for before, after in zip(in_place, packed, strict=True):
+        assert after == {name.replace("/", "."): value for name, value in before.items()}
+    run_headrace("verify", tmp_path / "packed")

@@ -62,6 +62,19 @@ def test_threads_memory_and_bad_luck_do_not_change_the_order(texts: Path) -> Non
         assert keys_of(text_loader(texts, threads=threads, memory_bytes=memory)) == expected
 
 
+def test_autotune_and_changed_settings_do_not_change_the_order(texts: Path) -> None:
+    expected = keys_of(text_loader(texts, seed=2))
+    with text_loader(texts, seed=2, autotune="on", threads=1, max_threads=4) as loader:
+        keys = []
+        for batch in loader:
+            keys.append(batch["__key__"])
+            loader.change_setting("threads", 1 + len(keys) % 4)
+        assert keys == expected
+        assert loader.state_dict()["epoch"] == 1
+    with pytest.raises(headrace.InvalidArgumentError, match="autotune"):
+        text_loader(texts, autotune="yes")
+
+
 def test_without_shuffle_the_order_is_the_datasets(texts: Path) -> None:
     ds = headrace.open(texts)
     found = [k for b in text_loader(texts, shuffle=False) for k in b["__key__"]]
@@ -311,7 +324,10 @@ def test_state_is_small_and_counts_delivered_batches(texts: Path) -> None:
     loader = text_loader(texts)
     iterator = iter(loader)
     next(iterator)
-    time.sleep(0.1)  # the threads are far ahead by now
+    for _ in range(50):  # the threads are ahead by then, or as good as
+        if loader.stats()["ready_batches"] > 0:
+            break
+        time.sleep(0.001)
     assert loader.state_dict()["next_position"] == 16
     assert len(json.dumps(loader.state_dict())) < 500
 
@@ -539,34 +555,43 @@ def test_missing_field_is_named(texts: Path) -> None:
 # ---- processes and memory ----
 
 
-def run_script(body: str, timeout: float = 60, **settings: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", body], capture_output=True, text=True, timeout=timeout, **settings
-    )
+def run_script(body: str) -> subprocess.CompletedProcess[str]:
+    """Run it; on a busy machine it may take minutes."""
+    return subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, timeout=240)
 
 
-def test_interpreter_exit_with_a_live_loader(texts: Path) -> None:
+@pytest.mark.parametrize("autotune", ["off", "on"])
+def test_interpreter_exit_with_a_live_loader(texts: Path, autotune: str) -> None:
     done = run_script(
-        f"import headrace\nl = headrace.open({os.fspath(texts)!r}).loader(batch_size=4, threads=4)\n"
-        "i = iter(l)\nnext(i)\nprint('ok')"
+        f"import headrace\nl = headrace.open({os.fspath(texts)!r}).loader(batch_size=4, threads=4,"
+        f" autotune={autotune!r})\ni = iter(l)\nnext(i)\nprint('ok')"
     )
     assert done.returncode == 0 and done.stdout.strip() == "ok", done.stderr
 
 
 def test_ctrl_c_while_waiting(texts: Path) -> None:
     body = f"""
-import headrace, os, signal, threading, time
+import headrace, os, signal, threading
 from headrace import transforms as T
+started, interrupted = threading.Event(), threading.Event()
+def held(data):
+    started.set()
+    while not interrupted.wait(0.05):  # a signal that comes right before a wait does not end it
+        pass
 l = headrace.open({os.fspath(texts)!r}).loader(batch_size=400, threads=1,
-    transforms={{"cls": T.python(lambda d: time.sleep(0.05))}})
+    transforms={{"cls": T.python(held)}})
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
-threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+def press():
+    started.wait()
+    os.kill(os.getpid(), signal.SIGINT)
 try:
-    next(iter(l))
+    threading.Thread(target=press).start()
+    next(iter(l))  # there is no batch before the interrupt
 except KeyboardInterrupt:
     print("interrupted")
+interrupted.set()
 """
-    done = run_script(body, timeout=15)
+    done = run_script(body)
     assert done.stdout.strip() == "interrupted", done.stderr
 
 
@@ -607,7 +632,7 @@ for n in range(40):
     next(i)
     pid = os.fork()
     if pid == 0:
-        signal.alarm(20)
+        signal.alarm(200)
         refused = 0
         for call in (l.state_dict, l.stats, lambda: l.load_state_dict(state), lambda: iter(l)):
             try:
@@ -636,7 +661,7 @@ except headrace.BudgetError:
 resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 print(len(list(l)))
 """
-    done = run_script(body, timeout=20)
+    done = run_script(body)
     assert done.stdout.split() == ["refused", "100"], done.stderr
 
 
@@ -650,7 +675,7 @@ try:
 except headrace.BudgetError as e:
     print("memory_bytes" in str(e))
 """
-    done = run_script(body, timeout=20)
+    done = run_script(body)
     assert done.stdout.strip() == "True", done.stderr
 
 
@@ -697,13 +722,13 @@ while n < 200:
     for batch in l:
         pid = os.fork()
         if pid == 0:
-            signal.alarm(20)
+            signal.alarm(200)
             os._exit(0 if len(ds[n % 60]["jpg"]) > 0 else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         n += 1
 print("ok")
 """
-    done = run_script(body, timeout=120)
+    done = run_script(body)
     assert done.stdout.strip() == "ok", done.stderr
 
 
@@ -722,7 +747,9 @@ def test_abandoned_iterators_leak_nothing(photos: Path) -> None:
         next(iter(loader))
     del loader
     gc.collect()
-    assert counts() == before
+    while counts()[0] > before[0]:  # the system takes a thread that has ended off the list later
+        time.sleep(0.001)
+    assert counts()[1] <= before[1]
 
 
 def test_several_loaders_and_a_context_manager(texts: Path) -> None:
@@ -749,7 +776,7 @@ def test_several_processes_on_one_dataset(texts: Path) -> None:
         )
         for rank in range(3)
     ]
-    ranks = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    ranks = [json.loads(process.communicate(timeout=240)[0]) for process in processes]
     whole = keys_of(text_loader(texts, global_batch_size=30))
     for b, batch in enumerate(whole):
         assert sorted(k for rank in ranks for k in rank[b]) == sorted(batch)
@@ -800,7 +827,11 @@ def test_stats_name_the_stages(photos: Path) -> None:
         ({"batch_size": 4, "seed": -1}, "seed"),
         ({"batch_size": 4, "lanes": 1000}, "lanes"),
         ({"batch_size": 4, "lanes": 2**40}, "lanes"),
-        ({"batch_size": 2.5}, "global_batch_size"),
+        ({"batch_size": 2.5}, "batch_size: expected a whole number, found 2.5"),
+        ({"batch_size": "4"}, "batch_size: expected a whole number, found '4'"),
+        ({"global_batch_size": None, "batch_size": "4"}, "batch_size"),
+        ({"batch_size": 4, "max_bad_rate": 5}, "max_bad_rate: expected 0 to 1, found 5"),
+        ({"batch_size": 4, "max_bad_rate": float("nan")}, "max_bad_rate"),
         ({"batch_size": 4, "threads": 2**40}, "threads"),
         ({"batch_size": 4, "memory_bytes": -1}, "memory_bytes"),
         ({"batch_size": 4, "tail": None}, "tail"),
@@ -831,4 +862,4 @@ def test_sigterm_ends_the_process_at_once(texts: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", body], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline().strip() == "go"
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(240) == -signal.SIGTERM

@@ -139,7 +139,7 @@ def test_a_reader_that_leaves_ends_the_program_well(shards: Path) -> None:
         assert program.stdout is not None and program.stderr is not None
         program.stdout.close()
         assert program.stderr.read() == b""
-        assert program.wait(timeout=30) == 0
+        assert program.wait(timeout=240) == 0
 
 
 def test_stats_tell_good_mixing_from_none(shards: Path) -> None:

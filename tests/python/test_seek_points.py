@@ -107,6 +107,21 @@ def test_what_is_no_image_or_not_there(mixed: Path) -> None:
         dataset.read("0", "img", region=(0, 0, 1, 1), channels=2)
 
 
+def test_an_image_that_cannot_be_decoded_is_named_with_its_place(
+    tmp_path: Path, run_headrace: Callable[..., str]
+) -> None:
+    cut = jpeg_bytes(make_photo(random.Random(5), 80, 60))[:1000]
+    (tmp_path / "source").mkdir()
+    for key in ("0", "1"):
+        (tmp_path / "source" / f"{key}.img").write_bytes(cut + key.encode())
+    run_headrace("pack", tmp_path / "source", tmp_path / "set", "--quiet")
+    with pytest.raises(headrace.DataLossError, match="truncated") as caught:
+        headrace.open(tmp_path / "set").read("1", "img", region=(0, 0, 1, 1))
+    shard = (tmp_path / "set" / caught.value.shard).read_bytes()
+    assert (caught.value.key, caught.value.field) == ("1", "img")
+    assert caught.value.offset == shard.index(cut + b"1")
+
+
 def decode_counts(path: Path, epochs: int) -> dict[str, int]:
     """Run a loader over some epochs, a batch each, and return what it counted."""
     dataset = headrace.open(str(path))

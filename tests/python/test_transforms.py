@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from PIL import Image, ImageEnhance, ImageOps
 
 import headrace
 from headrace import transforms as T
+
+PHOTO = Path(__file__).resolve().parents[1] / "compat" / "codec" / "photo.jpg"
 
 
 def picture(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -75,6 +78,22 @@ def test_eval_recipe_is_resize_then_center_crop() -> None:
     expected = whole[16 : 16 + 96, 48 : 48 + 96]
     difference = np.abs(ours.astype(int) - expected)
     assert difference.max() <= 1 and difference.mean() <= 0.1
+
+
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
+@pytest.mark.parametrize(("grain", "mean", "psnr"), [(0, 0.6, 49), (25, 1.7, 41)])
+def test_fast_is_near_pillow(subsampling: str, grain: int, mean: float, psnr: float) -> None:
+    photo = np.asarray(Image.open(PHOTO).convert("RGB").resize((900, 700))).astype(int)
+    noise = np.random.default_rng(1).integers(-grain, grain + 1, (350, 450, 3))
+    photo = np.clip(photo + noise.repeat(2, 0).repeat(2, 1), 0, 255)
+    fast = T.image([T.resize((200, 224))], dtype="uint8", layout="NHWC", quality="fast")
+    differences = []
+    for i in range(6):
+        piece = photo[40 * i : 40 * i + 400, 80 * i : 80 * i + 450].astype(np.uint8)
+        data = encode(Image.fromarray(piece), "JPEG", quality=85, subsampling=subsampling)
+        differences.append(fast(data).numpy().astype(int) - pillow(data, (224, 200)))
+    assert np.abs(differences).mean() <= mean
+    assert 10 * np.log10(255**2 / np.square(differences).mean()) >= psnr
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])

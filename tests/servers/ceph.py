@@ -1,7 +1,9 @@
-"""A Ceph cluster of one node with its S3 gateway, on 127.0.0.1, for tests: ``with ceph.running(folder)``.
+"""A Ceph cluster of one node on 127.0.0.1, for tests: ``with ceph.running(folder)`` gives its S3 gateway,
+``with ceph.file_system(folder)`` its file system.
 
-A monitor, one storage daemon that keeps everything in memory, and radosgw: no systemd, no manager, any
-user. Debian packages: ceph-mon ceph-osd radosgw ceph-common. From a shell:
+A monitor, one storage daemon that keeps everything in memory, and radosgw or a metadata server: no
+systemd, no manager. Any user may run it; mounting the file system needs root. Debian packages: ceph-mon
+ceph-osd ceph-common, and radosgw or ceph-mds ceph-fuse. From a shell, with the gateway:
 
     python tests/servers/ceph.py COMMAND...    # runs it with the variables set that AWS tools read
 """
@@ -18,22 +20,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import fuse_mount
 import local
 
-PROGRAMS = (
-    "ceph",
-    "ceph-authtool",
-    "ceph-mon",
-    "ceph-osd",
-    "monmaptool",
-    "radosgw",
-    "radosgw-admin",
-)
+CORE = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool")
+GATEWAY = (*CORE, "radosgw", "radosgw-admin")
+FILE_SYSTEM = (*CORE, "ceph-mds", "ceph-fuse")
 # What each part may do. All keys go into the monitor's first store, so nothing is asked for later.
 KEYS = {
     "mon.": {"mon": "allow *"},
-    "client.admin": {"mon": "allow *", "osd": "allow *", "mgr": "allow *"},
+    "client.admin": {"mon": "allow *", "osd": "allow *", "mgr": "allow *", "mds": "allow *"},
     "osd.0": {"mon": "allow profile osd", "osd": "allow *"},
+    "mds.a": {"mon": "allow profile mds", "osd": "allow *", "mds": "allow *"},
     "client.rgw": {"mon": "allow rw", "osd": "allow rwx"},
 }
 CONF = """
@@ -76,7 +74,14 @@ memstore device bytes = 4294967296
 osd max object name len = 2048
 osd class update on start = false
 
+[mds]
+mds data = {folder}/mds
+mds cache memory limit = 134217728
+# What one client has changed another one sees when the journal has been written, once in a tick.
+mds tick interval = 0.1
+
 [client]
+admin socket =
 rgw data = {folder}/rgw
 # Without tcp_nodelay each small range waits for a delayed acknowledgement.
 rgw frontends = beast endpoint=127.0.0.1:{rgw} tcp_nodelay=1
@@ -87,8 +92,13 @@ rgw run sync thread = false
 
 
 def missing() -> list[str]:
-    """Return the programs that are not installed."""
-    return [name for name in PROGRAMS if not shutil.which(name)]
+    """Return the programs of a cluster with a gateway that are not installed."""
+    return [name for name in GATEWAY if not shutil.which(name)]
+
+
+def file_system_obstacle() -> str:
+    """Return why the file system cannot be mounted here, or an empty string."""
+    return fuse_mount.obstacle(FILE_SYSTEM, "ceph-mon ceph-osd ceph-common ceph-mds ceph-fuse")
 
 
 class Cluster:
@@ -96,24 +106,25 @@ class Cluster:
 
     def __init__(self, folder: Path, sockets: Path) -> None:
         """Lay out the folder and write the settings."""
-        for name in ("mon", "osd", "rgw", "crash"):
+        for name in ("mon", "osd", "mds", "rgw", "crash"):
             (folder / name).mkdir(parents=True)
         self.folder = folder
         self.conf = folder / "ceph.conf"
-        self.mon_port, self.rgw_port, low = local.free_ports(3)
+        self.mon_port, self.rgw_port = local.free_ports(2)
+        others = local.free_range(41)
         self.fsid = str(uuid.uuid4())
         text = CONF.format(
             fsid=self.fsid,
             mon=self.mon_port,
             rgw=self.rgw_port,
-            low=low,
-            high=min(low + 40, 65535),
+            low=others[0],
+            high=others[-1],
             folder=folder,
             sockets=sockets,
         )
         self.conf.write_text(text)
 
-    def call(self, *command: str | Path, timeout: float = 120) -> str:
+    def call(self, *command: str | Path, timeout: float = local.CALL_SECONDS) -> str:
         """Run a program to its end; raise with its output when it fails."""
         done = subprocess.run(
             [str(part) for part in command],
@@ -127,7 +138,7 @@ class Cluster:
             raise RuntimeError(f"{command[0]} failed: {done.stdout[-1500:]}{done.stderr[-1500:]}")
         return done.stdout
 
-    def ceph(self, *arguments: str, timeout: float = 30) -> str:
+    def ceph(self, *arguments: str, timeout: float = local.CALL_SECONDS) -> str:
         """Ask the monitor."""
         wait = str(int(timeout))
         return self.call(
@@ -137,7 +148,7 @@ class Cluster:
     def answers(self, words: str, *arguments: str) -> bool:
         """Tell whether the monitor answers with these words."""
         try:
-            return words in self.ceph(*arguments, timeout=3)
+            return words in self.ceph(*arguments, timeout=30)
         except (RuntimeError, subprocess.TimeoutExpired):
             return False
 
@@ -164,10 +175,65 @@ class Cluster:
         )
         return osd
 
-    def daemon(self, program: str, *arguments: str) -> local.Daemon:
-        """Start a part of the cluster."""
+    def start(
+        self, stack: contextlib.ExitStack, program: str, *arguments: str | Path
+    ) -> local.Daemon:
+        """Start a part of the cluster; the stack ends it."""
         command = [program, *arguments, "-c", self.conf, "-f"]
-        return local.Daemon(program, command, self.folder / f"{program}.out")
+        daemon = local.Daemon(program, command, self.folder / f"{program}.out")
+        stack.callback(daemon.stop, 5)
+        return daemon
+
+    def start_core(self, stack: contextlib.ExitStack) -> None:
+        """Make the stores and start the monitor and the storage daemon."""
+        osd_id = self.make()
+        monitor = self.start(stack, "ceph-mon", "-i", "a")
+        monitor.wait_for("an answer", lambda: self.answers("quorum", "mon", "stat"))
+        self.ceph("osd", "new", osd_id, "0")
+        storage = self.start(stack, "ceph-osd", "-i", "0")
+        storage.wait_for("its start", lambda: self.answers("1 up", "osd", "stat"))
+
+    def start_gateway(self, stack: contextlib.ExitStack, buckets: Sequence[str]) -> local.S3Server:
+        """Start the S3 gateway, with a user and buckets."""
+        server = local.S3Server(
+            endpoint=f"http://127.0.0.1:{self.rgw_port}",
+            access_key="headracetest00000001",
+            secret_key="headracetestonly000000000000000000000001",
+            buckets=tuple(buckets),
+            dialect="ceph",
+            region="default",
+        )
+        self.call(
+            *("radosgw-admin", "-c", self.conf, "user", "create", "--uid=test"),
+            *("--display-name=test", f"--access-key={server.access_key}"),
+            f"--secret={server.secret_key}",
+        )
+        gateway = self.start(stack, "radosgw", "-n", "client.rgw")
+        for bucket in buckets:
+            gateway.wait_for(f"the bucket {bucket}", lambda: server.make_bucket(bucket))  # noqa: B023
+        return server
+
+    def start_file_system(self, stack: contextlib.ExitStack) -> None:
+        """Make a file system and start its metadata server."""
+        for pool in ("metadata", "data"):
+            self.ceph("osd", "pool", "create", f"files.{pool}", "8")
+        self.ceph("fs", "new", "files", "files.metadata", "files.data")
+        metadata = self.start(stack, "ceph-mds", "-i", "a")
+        metadata.wait_for("its start", lambda: self.answers("up:active", "mds", "stat"))
+
+    def mount_command(self, path: Path) -> list[str | Path]:
+        """Return the command of a client of the file system."""
+        return ["ceph-fuse", "-f", "-c", self.conf, "-n", "client.admin", path]
+
+
+@contextlib.contextmanager
+def _cluster(folder: Path) -> Iterator[tuple[Cluster, contextlib.ExitStack]]:
+    with contextlib.ExitStack() as stack:
+        # The path of a socket has at most 107 bytes.
+        sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="ceph-"))
+        cluster = Cluster(folder, Path(sockets))
+        cluster.start_core(stack)
+        yield cluster, stack
 
 
 @contextlib.contextmanager
@@ -177,39 +243,18 @@ def running(folder: Path, buckets: Sequence[str] = ("headrace-test",)) -> Iterat
         raise FileNotFoundError(
             f"{', '.join(lacking)}: apt-get install ceph-mon ceph-osd radosgw ceph-common"
         )
-    with contextlib.ExitStack() as stack:
-        # The path of a socket has at most 107 bytes.
-        sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="ceph-"))
-        cluster = Cluster(folder, Path(sockets))
-        osd_id = cluster.make()
+    with _cluster(folder) as (cluster, stack):
+        yield cluster.start_gateway(stack, buckets)
 
-        def start(program: str, *arguments: str) -> local.Daemon:
-            daemon = cluster.daemon(program, *arguments)
-            stack.callback(daemon.stop, 5)
-            return daemon
 
-        monitor = start("ceph-mon", "-i", "a")
-        monitor.wait_for("an answer", lambda: cluster.answers("quorum", "mon", "stat"))
-        cluster.ceph("osd", "new", osd_id, "0")
-        storage = start("ceph-osd", "-i", "0")
-        storage.wait_for("its start", lambda: cluster.answers("1 up", "osd", "stat"))
-        server = local.S3Server(
-            endpoint=f"http://127.0.0.1:{cluster.rgw_port}",
-            access_key="headracetest00000001",
-            secret_key="headracetestonly000000000000000000000001",
-            buckets=tuple(buckets),
-            dialect="ceph",
-            region="default",
-        )
-        cluster.call(
-            *("radosgw-admin", "-c", cluster.conf, "user", "create", "--uid=test"),
-            *("--display-name=test", f"--access-key={server.access_key}"),
-            f"--secret={server.secret_key}",
-        )
-        gateway = start("radosgw", "-n", "client.rgw")
-        for bucket in buckets:
-            gateway.wait_for(f"the bucket {bucket}", lambda: server.make_bucket(bucket))  # noqa: B023
-        yield server
+@contextlib.contextmanager
+def file_system(folder: Path) -> Iterator[fuse_mount.SharedFileSystem]:
+    """Make a cluster in the empty ``folder`` with a file system that can be mounted; stop it in the end."""
+    if obstacle := file_system_obstacle():
+        raise RuntimeError(obstacle)
+    with _cluster(folder) as (cluster, stack):
+        cluster.start_file_system(stack)
+        yield fuse_mount.SharedFileSystem("CephFS", folder, cluster.mount_command)
 
 
 def main() -> int:

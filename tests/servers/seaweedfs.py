@@ -33,7 +33,7 @@ def program() -> str:
     return found
 
 
-def _command(folder: Path, ports: Sequence[int]) -> list[str]:
+def _command(folder: Path, ports: Sequence[int], volumes: int) -> list[str]:
     parts = ("master", "volume", "filer", "s3")
     names = [f"-{part}.port{kind}" for part in parts for kind in ("", ".grpc")]
     return [
@@ -48,14 +48,19 @@ def _command(folder: Path, ports: Sequence[int]) -> list[str]:
         "-s3.port.iceberg=0",  # these have fixed ports, which another server may have
         "-s3.port.lance=0",
         "-master.volumeSizeLimitMB=64",
-        "-volume.max=40",  # each bucket takes several
+        f"-volume.max={volumes}",  # each bucket takes several
         *(f"{name}={port}" for name, port in zip(names, ports, strict=True)),
     ]
 
 
 @contextlib.contextmanager
-def running(folder: Path, buckets: Sequence[str] = ("headrace-test",)) -> Iterator[local.S3Server]:
-    """Start a server that keeps its data below ``folder``, make buckets, and stop it in the end."""
+def running(
+    folder: Path, buckets: Sequence[str] = ("headrace-test",), volumes: int = 40
+) -> Iterator[local.S3Server]:
+    """Start a server that keeps its data below ``folder``, make buckets, and stop it in the end.
+
+    It has room for ``volumes`` times 64 MB.
+    """
     (folder / "data").mkdir(parents=True, exist_ok=True)
     ports = local.free_ports(8)
     server = local.S3Server(
@@ -71,7 +76,7 @@ def running(folder: Path, buckets: Sequence[str] = ("headrace-test",)) -> Iterat
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    weed = local.Daemon("weed", _command(folder, ports), folder / "log")
+    weed = local.Daemon("weed", _command(folder, ports, volumes), folder / "log")
     try:
         for bucket in buckets:
             weed.wait_for(f"the bucket {bucket}", lambda: server.make_bucket(bucket))  # noqa: B023

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "headrace/base/crc32c.h"
+#include "headrace/base/crc32c_joiner.h"
 #include "headrace/base/sha256.h"
 #include "headrace/base/text.h"
 
@@ -29,6 +30,11 @@ std::string Sha256Of(std::string_view text) {
 
 RC_GTEST_PROP(Crc32c, OfJoinedPartsIsThatOfBoth, (const std::string& a, const std::string& b)) {
   RC_ASSERT(JoinCrc32c(Crc32c(AsBytes(a)), Crc32c(AsBytes(b)), b.size()) == Crc32c(AsBytes(a + b)));
+}
+
+RC_GTEST_PROP(Crc32c, AJoinerDoesTheSame, (uint32_t first, uint32_t second, uint16_t bytes)) {
+  const Crc32cJoiner joiner(bytes);
+  RC_ASSERT(joiner.Join(first, second) == JoinCrc32c(first, second, bytes));
 }
 
 TEST(Crc32c, PublishedValues) {
@@ -66,6 +72,19 @@ TEST(Sha256, PartsMakeTheWhole) {
   sha.Update("");
   sha.Update(AsBytes("bc"));
   EXPECT_EQ(sha.Finish(), Sha256Of("abc"));
+}
+
+TEST(Crc32c, OfWhatIsCopied) {
+  std::string text(20'000, '\0');
+  for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>(i * i);
+  for (size_t size :
+       {size_t{0}, size_t{1}, size_t{8191}, size_t{8192}, size_t{8193}, text.size()}) {
+    std::string copy(size + 1, '?');
+    Bytes part = AsBytes(text).first(size);
+    EXPECT_EQ(CopyWithCrc32c(std::as_writable_bytes(std::span(copy)).data(), part, 5),
+              Crc32c(part, 5));
+    EXPECT_EQ(copy, text.substr(0, size) + "?");
+  }
 }
 
 TEST(HmacSha256, PublishedVectors) {  // RFC 4231, cases 1, 2, 3, 6 and 7

@@ -4,15 +4,24 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 
 #include "headrace/base/status.h"
 
 namespace headrace {
 
+// What a cache on the way does with what is read and it does not have.
+enum class Caching : uint8_t {
+  kKeep,        // keeps it, and gives up something else where it must
+  kKeepIfRoom,  // keeps it where there is room, or where a plan expects it; else passes it on
+  kPass,        // passes on exactly what is asked for
+};
+
 struct Context {
   using Clock = std::chrono::steady_clock;
   Clock::time_point deadline = Clock::time_point::max();
   const std::atomic<bool>* cancelled = nullptr;  // not owned; null = cannot be cancelled
+  Caching caching = Caching::kKeep;
 
   // Returns kCancelled or kDeadlineExceeded when the call should end now. Cheap without a deadline.
   Status Check() const {

@@ -37,12 +37,18 @@ Status Kill() {
   return Status(Code::kInternal, "SIGKILL did not end the process");
 }
 
+Status Stop() {
+  std::raise(SIGSTOP);
+  return OkStatus();
+}
+
 Result<std::function<Status()>> ActionFromText(std::string_view name, std::string_view action) {
   if (action == "kill") return std::function<Status()>(Kill);
+  if (action == "stop") return std::function<Status()>(Stop);
   if (action == "error")
     return std::function<Status()>(
         [name = std::string(name)] { return Error(Code::kIoError, "fault armed at {}", name); });
-  return Error(Code::kInvalidArgument, "unknown action '{}': expected error or kill",
+  return Error(Code::kInvalidArgument, "unknown action '{}': expected error, kill or stop",
                EscapeText(action));
 }
 

@@ -16,9 +16,10 @@
 
 namespace headrace {
 
-// Runs what is armed at `name`: nothing (OK), an error (kIoError), or the end of the process by
-// SIGKILL. Each passage is counted while any fault is armed. An action runs in the passing thread,
-// under no lock, so it may wait for another thread.
+// Runs what is armed at `name`: nothing (OK), an error (kIoError), the end of the process by
+// SIGKILL, or a stop of the whole process by SIGSTOP (OK once SIGCONT comes). Each passage is
+// counted while any fault is armed. An action runs in the passing thread, under no lock, so it may
+// wait for another thread.
 Status FaultPoint(std::string_view name);
 
 // Arms `name`: from its `nth` passage (1 = next) on, `action` decides the result of the passage.

@@ -4,6 +4,7 @@
 
 #include <set>
 #include <thread>
+#include <vector>
 
 namespace headrace {
 namespace {
@@ -113,6 +114,48 @@ TEST(StageClock, BooksEveryLapOnce) {
   EXPECT_EQ(read.bytes, 15u);
   EXPECT_EQ(decode.count, 1u);
   EXPECT_LE(read.busy_ns + decode.busy_ns, elapsed);
+}
+
+TEST(StageTimer, WaitsHaveAHistogramOfTheirOwn) {
+  StageRecorder recorder;
+  recorder.Wait(Stage::kQueue, 1000);
+  recorder.Wait(Stage::kQueue, 1'000'000);
+  StageTotals queue = Totals(recorder, Stage::kQueue);
+  EXPECT_EQ(queue.waits.Total(), 2u);
+  EXPECT_EQ(queue.histogram.Total(), 0u);
+  EXPECT_EQ(queue.waits.Percentile(1), uint64_t{1} << 20);
+}
+
+TEST(SharedStageRecorder, ManyThreadsAddToTheSameFigures) {
+  SharedStageRecorder recorder;
+  constexpr uint64_t kThreads = 4, kEvents = 5'000;
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([&] {
+      for (uint64_t i = 0; i < kEvents; ++i) recorder.Busy(Stage::kFetch, 3, 2);
+    });
+  for (std::thread& thread : threads) thread.join();
+  StageReport report{};
+  recorder.AddTo(&report);
+  const StageTotals& fetch = report[static_cast<size_t>(Stage::kFetch)];
+  EXPECT_EQ(fetch.count, kThreads * kEvents);
+  EXPECT_EQ(fetch.busy_ns, kThreads * kEvents * 3);
+  EXPECT_EQ(fetch.bytes, kThreads * kEvents * 2);
+  EXPECT_EQ(fetch.histogram[1], kThreads * kEvents);
+}
+
+uint64_t virtual_now = 0;
+
+TEST(StageClock, RunsOnAnyClock) {
+  StageRecorder recorder;
+  virtual_now = 100;
+  StageClock clock(&recorder, [] { return virtual_now; });
+  virtual_now = 130;
+  clock.Lap(Stage::kRead);
+  virtual_now = 131;
+  clock.Lap(Stage::kDecode);
+  EXPECT_EQ(Totals(recorder, Stage::kRead).busy_ns, 30u);
+  EXPECT_EQ(Totals(recorder, Stage::kDecode).busy_ns, 1u);
 }
 
 TEST(StageClock, WithoutARecorderItDoesNothing) {

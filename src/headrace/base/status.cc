@@ -81,7 +81,7 @@ Code CodeFromErrno(int error) {
 }
 
 Status::Status(Code code, std::string message)
-    : rep_(code == Code::kOk ? nullptr : new Rep{code, std::move(message), {}}) {}
+    : rep_(code == Code::kOk ? nullptr : new Rep{code, std::move(message), {}, {}, false}) {}
 
 Status::Status(const Status& other) : rep_(other.rep_ ? new Rep(*other.rep_) : nullptr) {}
 
@@ -108,6 +108,20 @@ Status&& Status::At(Location location) && {
     if (mine.key.empty()) mine.key = std::move(location.key);
     if (mine.field.empty()) mine.field = std::move(location.field);
   }
+  return std::move(*this);
+}
+
+std::optional<std::chrono::nanoseconds> Status::retry_after() const {
+  return rep_ ? rep_->retry_after : std::nullopt;
+}
+
+Status&& Status::RetryAfter(std::chrono::nanoseconds wait) && {
+  if (rep_) rep_->retry_after = wait;
+  return std::move(*this);
+}
+
+Status&& Status::Throttled() && {
+  if (rep_) rep_->throttled = true;
   return std::move(*this);
 }
 

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include <cassert>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -69,10 +70,20 @@ class [[nodiscard]] Status {
   // The place of the fault; a default Location when none was given.
   const Location& location() const;
 
+  // How long the one that failed asks to be left alone before the next try (a busy server); none
+  // when it did not say.
+  std::optional<std::chrono::nanoseconds> retry_after() const;
+  // True when the one that failed refused because more is asked of it than it allows (429, 503).
+  bool throttled() const { return rep_ && rep_->throttled; }
+
   // Puts "text: " before the message. No effect on kOk.
   Status&& Prefix(std::string_view text) &&;
   // Fills the parts of the location that are still unknown. No effect on kOk.
   Status&& At(Location location) &&;
+  // Sets retry_after(). No effect on kOk.
+  Status&& RetryAfter(std::chrono::nanoseconds wait) &&;
+  // Sets throttled(). No effect on kOk.
+  Status&& Throttled() &&;
 
   // "data loss: message [file: ..., offset: ..., key: ...]"; "ok" for kOk. Keys are escaped.
   std::string ToString() const;
@@ -82,6 +93,8 @@ class [[nodiscard]] Status {
     Code code;
     std::string message;
     Location location;
+    std::optional<std::chrono::nanoseconds> retry_after;
+    bool throttled = false;
   };
   std::unique_ptr<Rep> rep_;  // null = kOk
 };

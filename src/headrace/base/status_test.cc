@@ -161,5 +161,23 @@ TEST(Context, ChecksCancelAndDeadline) {
   EXPECT_EQ(ctx.Check().code(), Code::kDeadlineExceeded);
 }
 
+TEST(Status, CarriesTheWaitThatIsAskedFor) {
+  Status status = Error(Code::kUnavailable, "busy").RetryAfter(std::chrono::seconds(3));
+  EXPECT_EQ(status.retry_after(), std::chrono::seconds(3));
+  Status copy =
+      Status(status).Prefix("s3://b").At({.file = "f", .offset = {}, .key = {}, .field = {}});
+  EXPECT_EQ(copy.retry_after(), std::chrono::seconds(3));
+  EXPECT_EQ(Error(Code::kUnavailable, "busy").retry_after(), std::nullopt);
+  EXPECT_EQ(Status(OkStatus()).RetryAfter(std::chrono::seconds(3)).retry_after(), std::nullopt);
+}
+
+TEST(Status, CarriesThatTooMuchWasAsked) {
+  const Status status = Error(Code::kUnavailable, "busy").Throttled().Prefix("reading");
+  EXPECT_TRUE(status.throttled());
+  EXPECT_TRUE(Status(status).throttled());
+  EXPECT_FALSE(Error(Code::kUnavailable, "busy").throttled());
+  EXPECT_FALSE(Status(OkStatus()).Throttled().throttled());
+}
+
 }  // namespace
 }  // namespace headrace

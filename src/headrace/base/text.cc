@@ -40,12 +40,6 @@ bool IsControl(std::string_view sequence) {
   return lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;
 }
 
-std::string_view Trim(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 // A decimal number whole + fraction / scale, and the text after it.
 struct Decimal {
   uint64_t whole = 0;
@@ -192,6 +186,13 @@ bool IsValidUtf8(std::string_view bytes) {
   return true;
 }
 
+std::string_view Trim(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r";
+  size_t first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
 std::string HexText(Bytes bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
@@ -286,6 +287,15 @@ std::string FormatCount(uint64_t count) {
   std::string digits = std::to_string(count);
   for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
   return digits;
+}
+
+Result<bool> ParseSwitch(std::string_view name, std::string_view value) {
+  for (std::string_view yes : {"true", "True", "1", "yes", "on"})
+    if (value == yes) return true;
+  for (std::string_view no : {"false", "False", "0", "no", "off"})
+    if (value == no) return false;
+  return Error(Code::kInvalidArgument, "{}: expected true or false, found '{}'", name,
+               EscapeText(value));
 }
 
 }  // namespace headrace

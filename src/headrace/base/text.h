@@ -27,6 +27,9 @@ std::string HexText(Bytes bytes);
 // Writes bytes as base64 (RFC 4648, with '=' at the end).
 std::string Base64Text(Bytes bytes);
 
+// Leaves out spaces, tabs and carriage returns at both ends.
+std::string_view Trim(std::string_view text);
+
 // Reads "65536", "64KiB", "64 MiB", "1.5GiB", "2TiB", "10MB" (powers of ten), "10k"/"10M" (counts);
 // upper or lower case, rounded down. Exact: no floating point. kInvalidArgument names the text and
 // shows an example.
@@ -40,5 +43,8 @@ Result<std::chrono::nanoseconds> ParseDuration(std::string_view text);
 std::string FormatDuration(std::chrono::nanoseconds duration);
 // Writes 1234567 as "1,234,567".
 std::string FormatCount(uint64_t count);
+
+// Reads a switch: true, 1, yes, on, or false, 0, no, off. kInvalidArgument names it by `name`.
+Result<bool> ParseSwitch(std::string_view name, std::string_view value);
 
 }  // namespace headrace

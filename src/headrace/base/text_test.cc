@@ -64,6 +64,14 @@ TEST(Utf8, KnowsTheBorders) {
     EXPECT_FALSE(IsValidUtf8(bad)) << EscapeText(bad);
 }
 
+TEST(Trim, LeavesOutBlanksAtTheEndsOnly) {
+  EXPECT_EQ(Trim(" \t a b \r"), "a b");
+  EXPECT_EQ(Trim("ab"), "ab");
+  EXPECT_EQ(Trim(" \r\t"), "");
+  EXPECT_EQ(Trim(""), "");
+  EXPECT_EQ(Trim("\na\n"), "\na\n");
+}
+
 TEST(Size, ReadsUnits) {
   EXPECT_EQ(*ParseSize("65536"), 65536u);
   EXPECT_EQ(*ParseSize("0"), 0u);
@@ -201,6 +209,15 @@ TEST(Base64Text, PublishedValues) {  // RFC 4648, 10
   EXPECT_EQ(Base64Text(AsBytes("fooba")), "Zm9vYmE=");
   EXPECT_EQ(Base64Text(AsBytes("foobar")), "Zm9vYmFy");
   EXPECT_EQ(Base64Text(AsBytes("\xfb\xef\xff")), "++//");
+}
+
+TEST(ParseSwitch, KnowsItsWordsAndNamesTheSwitch) {
+  for (const char* yes : {"true", "True", "1", "yes", "on"}) EXPECT_TRUE(*ParseSwitch("s", yes));
+  for (const char* no : {"false", "False", "0", "no", "off"}) EXPECT_FALSE(*ParseSwitch("s", no));
+  Status refused = ParseSwitch("the_switch", "maybe\n").status();
+  EXPECT_EQ(refused.code(), Code::kInvalidArgument);
+  EXPECT_NE(refused.message().find("the_switch"), std::string_view::npos);
+  EXPECT_NE(refused.message().find("maybe\\n"), std::string_view::npos);
 }
 
 }  // namespace

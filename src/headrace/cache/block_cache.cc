@@ -10,15 +10,35 @@
 
 namespace headrace::cache {
 
+namespace {
+
+// Where there is memory alone, what lies ready for the next fetches is small against it, and a
+// block's buffer has just its size, since all of it is counted.
+BufferPool MakeBuffers(const BlockCacheOptions& options) {
+  constexpr uint64_t kIdleBytes = 64 << 20, kShareOfMemory = 4;
+  const uint64_t idle = std::min(kIdleBytes, options.max_fetch_bytes);
+  if (!options.node.directory.empty()) return BufferPool(idle);
+  return BufferPool(std::min(idle, options.memory_bytes / kShareOfMemory), BufferPool::Fit::kExact);
+}
+
+}  // namespace
+
 BlockCache::BlockCache(BlockCacheOptions options)
-    : options_(std::move(options)), memory_(options_.memory_bytes) {}
+    : options_(std::move(options)),
+      buffers_(MakeBuffers(options_)),
+      memory_(options_.memory_bytes),
+      ahead_(options_.max_ahead_bytes) {}
 
 Result<std::unique_ptr<BlockCache>> BlockCache::Create(BlockCacheOptions options) {
   if (!options.fs) options.fs = PosixFileSystem();
   std::unique_ptr<BlockCache> cache(new BlockCache(std::move(options)));
   const BlockCacheOptions& chosen = cache->options_;
   if (!chosen.node.directory.empty()) {
-    HR_ASSIGN_OR_RETURN(cache->node_, NodeCache::Open(chosen.fs, chosen.node, Context()));
+    NodeCacheOptions node = chosen.node;
+    node.post = [c = cache.get()](std::function<void()> task) {
+      c->Post(WorkQueue::Urgency::kNow, std::move(task));
+    };
+    HR_ASSIGN_OR_RETURN(cache->node_, DiskTier::Open(chosen.fs, node, Context()));
   }
   HR_ASSIGN_OR_RETURN(cache->work_, WorkQueue::Start("hr-cache", chosen.threads));
   HR_ASSIGN_OR_RETURN(cache->watcher_,
@@ -44,6 +64,17 @@ BlockCache::~BlockCache() {
   work_.reset();
 }
 
+bool BlockCache::WaitUntilIdle(std::chrono::nanoseconds timeout) {
+  const auto end = Context::Clock::now() + timeout;
+  MutexLock lock(&mu_);
+  while (under_way_ != 0) {
+    const auto left = end - Context::Clock::now();
+    if (left <= left.zero()) return false;
+    (void)idle_cv_.WaitFor(&mu_, left);
+  }
+  return true;
+}
+
 void BlockCache::Begin(uint64_t calls) {
   MutexLock lock(&mu_);
   under_way_ += calls;
@@ -66,6 +97,71 @@ void BlockCache::Post(WorkQueue::Urgency urgency, std::function<void()> task) {
 
 void BlockCache::Read(std::shared_ptr<const CachedObject> object, uint64_t offset, MutableBytes out,
                       const Context& ctx, ReadDone done) {
+  if (ReadAhead(object, offset, out, ctx, done)) return;
+  ReadBlocks(std::move(object), offset, out, ctx, std::move(done));
+}
+
+// Serves what WillRead was told of. False, with `done` untouched, where that does not have it.
+bool BlockCache::ReadAhead(const std::shared_ptr<const CachedObject>& object, uint64_t offset,
+                           MutableBytes out, const Context& ctx, ReadDone& done) {
+  if (ahead_.bytes() == 0 || out.empty()) return false;
+  auto shared_done = std::make_shared<ReadDone>(std::move(done));
+  RangesAhead::ReadDone finish = [this, object, offset, out, ctx, shared_done](Status status) {
+    // On another thread: this one may hold the origin's, or be the caller's.
+    Post(WorkQueue::Urgency::kNow,
+         [this, object, offset, out, ctx, shared_done, status = std::move(status)]() mutable {
+           if (status.code() == Code::kNotFound)
+             ReadBlocks(object, offset, out, ctx, std::move(*shared_done));
+           else
+             (*shared_done)(std::move(status));
+         });
+    End();
+  };
+  Begin();  // until it is finished
+  auto found = ahead_.Read(object->id, offset, out, ctx, finish);
+  if (found == RangesAhead::Found::kNone) {
+    done = std::move(*shared_done);
+    End();
+    return false;
+  }
+  if (found == RangesAhead::Found::kComing) {
+    MutexLock lock(&mu_);  // so that the watcher is not between looking and waiting
+    watch_cv_.NotifyAll();
+  }
+  return true;
+}
+
+bool BlockCache::IsHere(const CachedObject& object, uint64_t offset, uint64_t length) {
+  for (uint64_t number = offset / object.block_bytes;
+       number <= (offset + length - 1) / object.block_bytes; ++number) {
+    BlockId id = object.Block(number);
+    if (memory_.Find(id) || (node_ && node_->Contains(id))) continue;
+    MutexLock lock(&mu_);
+    if (!flights_.contains(id)) return false;
+  }
+  return true;
+}
+
+void BlockCache::WillRead(std::shared_ptr<const CachedObject> object, uint64_t offset,
+                          uint64_t length, Caching caching) {
+  uint64_t size = object->version.size_bytes;
+  if (offset >= size) return;
+  length = std::min(length, size - offset);
+  RangesAhead::RangePtr range = ahead_.Begin(object->id, offset, length);
+  if (!range) return;
+  Post(WorkQueue::Urgency::kNow,
+       [this, object = std::move(object), offset, length, range, caching] {
+         if (stopping_ || IsHere(*object, offset, length)) return ahead_.End(range, false);
+         Context ctx;
+         ctx.cancelled = &stopping_;
+         ctx.caching = caching;
+         ReadBlocks(object, offset, range->bytes(), ctx,
+                    [this, range](const Status& status) { ahead_.End(range, status.ok()); });
+       });
+}
+
+void BlockCache::ReadBlocks(std::shared_ptr<const CachedObject> object, uint64_t offset,
+                            MutableBytes out, const Context& ctx, ReadDone done) {
   Begin();  // until the last part is settled
   auto request = std::make_shared<Request>();
   request->ctx = ctx;
@@ -126,18 +222,19 @@ void BlockCache::Serve(std::vector<Part> parts) {
     if (status.ok()) {
       if (ServeFromMemory(part)) continue;
       status = ServeFromDisk(part);
+      if (status.ok()) continue;
     }
-    switch (status.code()) {
-      case Code::kOk:
-      case Code::kCancelled:
-      case Code::kDeadlineExceeded:
-        Settle(part, std::move(status));
-        break;
-      default:
-        misses.push_back(std::move(part));
-    }
+    if (!SettleUnlessMissing(part, std::move(status))) misses.push_back(std::move(part));
   }
   if (!misses.empty()) Join(std::move(misses));
+}
+
+// False where the origin has to be asked.
+bool BlockCache::SettleUnlessMissing(const Part& part, Status status) {
+  if (!status.ok() && status.code() != Code::kCancelled && status.code() != Code::kDeadlineExceeded)
+    return false;
+  Settle(part, std::move(status));
+  return true;
 }
 
 bool BlockCache::ServeFromMemory(const Part& part) {
@@ -153,13 +250,18 @@ bool BlockCache::ServeFromMemory(const Part& part) {
   return true;
 }
 
+// OK when the disk has the block: the part is settled then, or will be.
 Status BlockCache::ServeFromDisk(const Part& part) {
   if (!node_) return Status(Code::kNotFound, "no cache on disk");
-  HR_RETURN_IF_ERROR(node_->Read(part.id, part.offset, part.out, part.request->ctx));
-  NoteRead(part.id);
-  counts_.disk_hits += 1;
-  counts_.disk_bytes += part.out.size();
-  return OkStatus();
+  return node_->StartRead(part.id, part.offset, part.out, part.request->ctx,
+                          [this, part](Status status) {
+                            if (status.ok()) {
+                              NoteRead(part.id);
+                              counts_.disk_hits += 1;
+                              counts_.disk_bytes += part.out.size();
+                            }
+                            if (!SettleUnlessMissing(part, std::move(status))) Join({part});
+                          });
 }
 
 void BlockCache::Copy(const Part& part, Bytes block) const {
@@ -172,38 +274,80 @@ void BlockCache::NoteRead(const BlockId& id) {
   num_unread_ -= unread_.erase(id);
 }
 
-// Lets the parts wait for the fetch of their block, and begins those that are not under way.
-void BlockCache::Join(std::vector<Part> misses) {
-  std::vector<FlightPtr> fresh;
+// True when the part's block fits on the disk beside the `booked` bytes, and nothing has to go for
+// it.
+bool BlockCache::HasRoomFor(const Part& part, uint64_t booked) {
+  if (part.request->ctx.caching == Caching::kPass) return false;
+  return node_ && node_->HasRoom(part.id, booked);
+}
+
+uint64_t BlockCache::BookedBytes() {
+  MutexLock lock(&mu_);
+  return booked_bytes_;
+}
+
+// Where the parts of a read go that memory and disk do not have.
+struct BlockCache::Missed {
+  std::vector<FlightPtr> fresh;  // begun for them
+  std::vector<Part> stream;      // to be read without the cache
   std::vector<std::pair<Part, std::shared_ptr<const BlockBytes>>> ready;
-  {
-    MutexLock lock(&mu_);
-    for (Part& part : misses) {
-      FlightPtr& flight = flights_[part.id];
-      if (!flight) {
-        flight = std::make_shared<Flight>();
-        flight->object = part.request->object;
-        flight->id = part.id;
-        fresh.push_back(flight);
-      }
-      flight->was_read = true;
-      if (flight->by_prefetch) num_unread_ -= unread_.erase(part.id);
-      if (flight->bytes) {
-        ready.emplace_back(std::move(part), flight->bytes);
-      } else {
-        if (part.tries == 0) counts_.misses += 1;
-        flight->parts.push_back(std::move(part));
-      }
+};
+
+// Lets the part wait for the fetch of its block, which is begun if it is not under way. False, with
+// nothing done, when the room that was seen for it may be another block's by now.
+bool BlockCache::JoinOne(Part& part, Missed* missed) {
+  uint64_t booked = BookedBytes();
+  bool has_room = HasRoomFor(part, booked);
+  Caching caching = part.request->ctx.caching;
+  MutexLock lock(&mu_);
+  auto found = flights_.find(part.id);
+  FlightPtr flight = found == flights_.end() ? nullptr : found->second;
+  if (!flight) {
+    auto expected = expected_.find(part.id);
+    // What is expected has its room in memory already.
+    if (!node_)
+      has_room = expected != expected_.end() ||
+                 held_bytes_ + BufferPool::CapacityFor(part.id.length) <= memory_.limit_bytes();
+    bool may_displace = expected == expected_.end()
+                            ? caching == Caching::kKeep
+                            : expected->second.displace == Displace::kFarther;
+    if (caching == Caching::kPass || !(has_room || may_displace)) {
+      missed->stream.push_back(std::move(part));
+      return true;
     }
+    if (node_ && !may_displace && booked_bytes_ > booked) return false;
+    flight = BeginFlight(part.request->object, part.id);
+    if (caching == Caching::kKeepIfRoom) flight->displace = Displace::kNothing;
+    if (expected != expected_.end()) {
+      flight->use = expected->second.use;
+      flight->displace = expected->second.displace;
+      flight->needed_until = expected->second.last_use;
+    }
+    missed->fresh.push_back(flight);
   }
+  flight->was_read = true;
+  if (flight->by_prefetch) num_unread_ -= unread_.erase(part.id);
+  if (flight->bytes)
+    missed->ready.emplace_back(std::move(part), flight->bytes);
+  else
+    flight->parts.push_back(std::move(part));
+  return true;
+}
+
+void BlockCache::Join(std::vector<Part> misses) {
+  Missed missed;
+  for (Part& part : misses)
+    while (!JoinOne(part, &missed)) {
+    }
   watch_cv_.NotifyAll();
-  for (auto& [part, block] : ready) {
+  for (auto& [part, block] : missed.ready) {
     Copy(part, block->data);
     counts_.memory_hits += 1;
     counts_.memory_bytes += part.out.size();
     Settle(part, OkStatus());
   }
-  Launch(std::move(fresh));
+  Launch(std::move(missed.fresh));
+  if (!missed.stream.empty()) Stream(std::move(missed.stream));
 }
 
 // The block was about to be here: look again. A cache that loses it each time is not waited for.
@@ -221,30 +365,153 @@ void BlockCache::Prefetch(std::vector<Wanted> wanted, FetchDone done) {
   auto shared_done = std::make_shared<const FetchDone>(std::move(done));
   Post(WorkQueue::Urgency::kNow, [this, wanted = std::move(wanted), shared_done] {
     std::vector<FlightPtr> fresh;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      BlockId id = wanted[i].object->Block(wanted[i].number);
-      if (!node_ || !node_->healthy()) {
-        (*shared_done)(i, Fetched::kRefused, OkStatus());
-      } else if (node_->Contains(id)) {
-        node_->SetUse(id, wanted[i].use);
-        (*shared_done)(i, Fetched::kWasHere, OkStatus());
-      } else {
-        MutexLock lock(&mu_);
-        FlightPtr& flight = flights_[id];
-        if (!flight) {
-          flight = std::make_shared<Flight>();
-          flight->object = wanted[i].object;
-          flight->id = id;
-          flight->by_prefetch = true;
-          fresh.push_back(flight);
-        }
-        flight->use = wanted[i].use;
-        flight->prefetching.push_back({shared_done, i});
-      }
-    }
+    for (size_t i = 0; i < wanted.size(); ++i) PrefetchOne(wanted[i], {shared_done, i}, &fresh);
     watch_cv_.NotifyAll();
     Launch(std::move(fresh));
   });
+}
+
+void BlockCache::PrefetchOne(const Wanted& one, const Prefetching& teller,
+                             std::vector<FlightPtr>* fresh) {
+  if (!node_) return PrefetchToMemory(one, teller, fresh);
+  BlockId id = one.object->Block(one.number);
+  auto tell = [&](Fetched how) { (*teller.done)(teller.place, how, OkStatus()); };
+  if (!node_->healthy()) return tell(Fetched::kRefused);
+  if (node_->Contains(id)) {
+    node_->SetUse(id, one.use);
+    return tell(Fetched::kWasHere);
+  }
+  for (uint64_t booked = BookedBytes();;) {
+    bool has_room = node_->MakeRoomFor(id, booked, one.use, one.displace);
+    MutexLock lock(&mu_);
+    auto found = flights_.find(id);
+    FlightPtr flight = found == flights_.end() ? nullptr : found->second;
+    if (!flight && !has_room) break;
+    if (!flight && booked_bytes_ > booked) {  // the room that was seen may be another block's
+      booked = booked_bytes_;
+      continue;
+    }
+    if (!flight) {
+      flight = BeginFlight(one.object, id);
+      flight->by_prefetch = true;
+      flight->displace = one.displace;
+      fresh->push_back(flight);
+    }
+    flight->use = one.use;
+    flight->needed_until = one.last_use;
+    flight->prefetching.push_back(teller);
+    return;
+  }
+  tell(Fetched::kRefused);
+}
+
+// What is not expected, or not any more, has no room of its own.
+void BlockCache::PrefetchToMemory(const Wanted& one, const Prefetching& teller,
+                                  std::vector<FlightPtr>* fresh) {
+  const BlockId id = one.object->Block(one.number);
+  Fetched how = Fetched::kWasHere;
+  if (!memory_.Find(id)) {
+    MutexLock lock(&mu_);
+    auto expected = expected_.find(id);
+    if (expected != expected_.end()) {
+      auto found = flights_.find(id);
+      FlightPtr flight = found == flights_.end() ? nullptr : found->second;
+      if (!flight) {
+        flight = BeginFlight(one.object, id);
+        flight->by_prefetch = true;
+        fresh->push_back(flight);
+      }
+      flight->needed_until = expected->second.last_use;
+      flight->prefetching.push_back(teller);
+      return;
+    }
+    how = Fetched::kRefused;
+  }
+  (*teller.done)(teller.place, how, OkStatus());
+}
+
+BlockCache::FlightPtr BlockCache::BeginFlight(const std::shared_ptr<const CachedObject>& object,
+                                              const BlockId& id) {
+  auto flight = std::make_shared<Flight>();
+  flight->object = object;
+  flight->id = id;
+  Hold(id);
+  flights_[id] = flight;
+  booked_bytes_ += BlockCost(id.length);
+  return flight;
+}
+
+// Before it comes to flights_ or expected_.
+void BlockCache::Hold(const BlockId& id) {
+  if (!flights_.contains(id) && !expected_.contains(id))
+    held_bytes_ += BufferPool::CapacityFor(id.length);
+}
+
+// After it has gone from one of them.
+void BlockCache::LetGo(const BlockId& id) {
+  if (!flights_.contains(id) && !expected_.contains(id))
+    held_bytes_ -= BufferPool::CapacityFor(id.length);
+}
+
+uint64_t BlockCache::held_bytes() {
+  MutexLock lock(&mu_);
+  return held_bytes_;
+}
+
+bool BlockCache::Holds(const CachedObject& object, uint64_t offset, uint64_t length) {
+  if (length == 0) return false;
+  MutexLock lock(&mu_);
+  if (held_bytes_ == 0) return false;
+  const uint64_t last = (offset + length - 1) / object.block_bytes;
+  for (uint64_t number = offset / object.block_bytes; number <= last; ++number) {
+    const BlockId id = object.Block(number);
+    if (!expected_.contains(id) && !flights_.contains(id)) return false;
+  }
+  return true;
+}
+
+uint64_t BlockCache::Lend(uint64_t wanted) {
+  MutexLock lock(&mu_);
+  const uint64_t lent = std::min(wanted, memory_.limit_bytes() - lent_bytes_);
+  lent_bytes_ += lent;
+  return lent;
+}
+
+void BlockCache::GiveBack(uint64_t bytes) {
+  {
+    MutexLock lock(&mu_);
+    lent_bytes_ -= bytes;
+    if (lent_bytes_ > 0) return;
+  }
+  memory_.DropUnneeded();
+}
+
+object::ObjectStore::GetDone BlockCache::CountPast(uint64_t blocks, uint64_t bytes,
+                                                   object::ObjectStore::GetDone done) {
+  Begin();
+  return [this, blocks, bytes, done = std::move(done)](Result<object::ObjectInfo> result) mutable {
+    counts_.misses += blocks;
+    counts_.origin_requests += 1;
+    if (result.ok()) {
+      counts_.origin_bytes += bytes;
+      counts_.streamed_bytes += bytes;
+    }
+    done(std::move(result));
+    done = nullptr;
+    End();
+  };
+}
+
+void BlockCache::Forget(const BlockId& id) {
+  {
+    MutexLock lock(&mu_);
+    // What is on its way to the disk would come back.
+    for (auto flight = flights_.find(id); flight != flights_.end() && flight->second->bytes;
+         flight = flights_.find(id))
+      flight_cv_.Wait(&mu_);
+  }
+  memory_.Remove(id);
+  if (node_) node_->Drop(id);
 }
 
 void BlockCache::Release(const BlockId& id, const ExpectedUse& next) {
@@ -255,30 +522,76 @@ void BlockCache::Release(const BlockId& id, const ExpectedUse& next) {
       counts_.unused_bytes += id.length;
     }
   }
-  SetUse(id, next);
+  {
+    MutexLock lock(&mu_);
+    if (expected_.erase(id) != 0) LetGo(id);
+    auto flight = flights_.find(id);
+    if (flight != flights_.end()) flight->second->needed_until.reset();
+  }
+  memory_.Release(id);
+  ChangeUse(id, next);
+}
+
+void BlockCache::Expect(const BlockId& id, const ExpectedUse& use, Displace displace,
+                        uint64_t last_use) {
+  {
+    MutexLock lock(&mu_);
+    Hold(id);
+    expected_[id] = {use, displace, last_use};
+    auto flight = flights_.find(id);
+    if (flight != flights_.end()) flight->second->needed_until = last_use;
+  }
+  memory_.Need(id, last_use);
+  ChangeUse(id, use);
 }
 
 void BlockCache::SetUse(const BlockId& id, const ExpectedUse& use) {
+  std::optional<ExpectedUse> expected = ExpectedUseOf(id);
+  if (!expected) {
+    ChangeUse(id, use);
+    expected = ExpectedUseOf(id);  // it may have become so meanwhile
+    if (expected) ChangeUse(id, *expected);
+  }
+}
+
+std::optional<ExpectedUse> BlockCache::ExpectedUseOf(const BlockId& id) {
+  MutexLock lock(&mu_);
+  auto found = expected_.find(id);
+  return found == expected_.end() ? std::nullopt : std::optional(found->second.use);
+}
+
+// Of a block that is here, or on its way: AdmitFlight looks once more when it has come.
+void BlockCache::ChangeUse(const BlockId& id, const ExpectedUse& use) {
+  {
+    MutexLock lock(&mu_);
+    auto found = flights_.find(id);
+    if (found != flights_.end()) found->second->use = use;
+  }
   if (node_ && node_->Contains(id)) node_->SetUse(id, use);
 }
 
 CacheCounters BlockCache::counters() const {
-  CacheCounters now;
-  now.memory_hits = counts_.memory_hits;
-  now.disk_hits = counts_.disk_hits;
-  now.misses = counts_.misses;
-  now.memory_bytes = counts_.memory_bytes;
-  now.disk_bytes = counts_.disk_bytes;
-  now.origin_bytes = counts_.origin_bytes;
-  now.origin_requests = counts_.origin_requests;
-  now.streamed_bytes = counts_.streamed_bytes;
-  now.waits = counts_.waits;
-  now.hedges = counts_.hedges;
-  now.hedge_bytes = counts_.hedge_bytes;
-  now.prefetched_bytes = counts_.prefetched_bytes;
-  now.unused_bytes = counts_.unused_bytes;
+  CacheCounters now = counts_;
   if (node_) now.node = node_->counters();
   return now;
+}
+
+CacheCounters& CacheCounters::operator+=(const CacheCounters& other) {
+  memory_hits += other.memory_hits;
+  disk_hits += other.disk_hits;
+  misses += other.misses;
+  memory_bytes += other.memory_bytes;
+  disk_bytes += other.disk_bytes;
+  origin_bytes += other.origin_bytes;
+  origin_requests += other.origin_requests;
+  streamed_bytes += other.streamed_bytes;
+  waits += other.waits;
+  hedges += other.hedges;
+  hedge_bytes += other.hedge_bytes;
+  prefetched_bytes += other.prefetched_bytes;
+  unused_bytes += other.unused_bytes;
+  node += other.node;
+  return *this;
 }
 
 }  // namespace headrace::cache

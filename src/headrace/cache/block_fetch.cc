@@ -36,15 +36,7 @@ object::GetRequest MakeGet(const CachedObject& object, uint64_t offset, MutableB
 
 template <typename Run>
 MutableBytes BufferOf(const Run& run, int which) {
-  return {run.buffers[which]->data(), run.length};
-}
-
-std::shared_ptr<const BlockBytes> CopyOf(const BlockBytes& block) {
-  auto buffer = std::make_shared<AlignedBuffer>();
-  if (!buffer->Reserve(block.data.size(), true)) return nullptr;
-  std::memcpy(buffer->data(), block.data.data(), block.data.size());
-  Bytes data(buffer->data(), block.data.size());
-  return std::make_shared<const BlockBytes>(BlockBytes{block.id, data, std::move(buffer)});
+  return {run.buffers[which]->data, run.length};
 }
 
 }  // namespace
@@ -59,11 +51,7 @@ void BlockCache::Launch(std::vector<FlightPtr> flights) {
 // Returns true when the flight is ours to fetch; else it is taken care of, but for parts that are
 // to be streamed.
 bool BlockCache::ClaimFlight(const FlightPtr& flight, std::vector<Part>* stream) {
-  if (!node_) {
-    if (memory_.limit_bytes() >= flight->id.length) return true;
-    EndFlight(flight, stream);
-    return false;
-  }
+  if (!node_) return ClaimInMemory(flight, stream);
   auto claim = node_->ClaimBlock(flight->id);
   if (claim.ok()) {
     flight->claim = *std::move(claim);
@@ -71,7 +59,8 @@ bool BlockCache::ClaimFlight(const FlightPtr& flight, std::vector<Part>* stream)
   }
   if (claim.status().code() == Code::kAlreadyExists) {
     std::vector<Part> parts = Remove(flight);
-    if (!flight->prefetching.empty()) node_->SetUse(flight->id, flight->use);
+    if (flight->use.plan != kNoPlan || !flight->prefetching.empty())
+      node_->SetUse(flight->id, flight->use);
     TellPrefetchers(flight, Fetched::kWasHere, OkStatus());
     ServeAgain(std::move(parts));
   } else if (claim.status().code() == Code::kFailedPrecondition) {
@@ -85,6 +74,24 @@ bool BlockCache::ClaimFlight(const FlightPtr& flight, std::vector<Part>* stream)
   } else {
     EndFlight(flight, stream);
   }
+  return false;
+}
+
+// As ClaimFlight. A flight that ended between the look into memory and the begin of this one has
+// left its block there; and what was released meanwhile is not fetched any more.
+bool BlockCache::ClaimInMemory(const FlightPtr& flight, std::vector<Part>* stream) {
+  if (memory_.limit_bytes() < flight->id.length) {
+    EndFlight(flight, stream);
+    return false;
+  }
+  const bool is_here = memory_.Find(flight->id) != nullptr;
+  if (!is_here) {
+    MutexLock lock(&mu_);
+    if (flight->needed_until || !flight->parts.empty()) return true;
+  }
+  std::vector<Part> parts = Remove(flight);
+  TellPrefetchers(flight, is_here ? Fetched::kWasHere : Fetched::kRefused, OkStatus());
+  ServeAgain(std::move(parts));
   return false;
 }
 
@@ -123,11 +130,10 @@ void BlockCache::SubmitOrQueue(RunPtr run) {
 }
 
 void BlockCache::SubmitRun(const RunPtr& run, bool hedge) {
-  auto buffer = std::make_shared<AlignedBuffer>();
-  bool got_memory = buffer->Reserve(run->length, true);
-  if (!got_memory && hedge) return;
+  std::shared_ptr<const BufferPool::Buffer> buffer = buffers_.Take(run->length);
+  if (!buffer && hedge) return;
   Begin();
-  if (!got_memory) {
+  if (!buffer) {
     RunDone(
         run, hedge,
         Error(Code::kResourceExhausted, "no memory for {} of a block", FormatSize(run->length)));
@@ -179,6 +185,10 @@ void BlockCache::RunDone(const RunPtr& run, bool hedge, const Result<object::Obj
 // First the readers, then the disk.
 void BlockCache::Deliver(const RunPtr& run) {
   for (const FlightPtr& flight : run->flights) DeliverFlight(run, flight);
+  if (!node_) {
+    for (const FlightPtr& flight : run->flights) AdmitFlight(flight);
+    return EndRun(run);
+  }
   Post(WorkQueue::Urgency::kLater, [this, run] {
     for (const FlightPtr& flight : run->flights) AdmitFlight(flight);
     EndRun(run);
@@ -188,47 +198,86 @@ void BlockCache::Deliver(const RunPtr& run) {
 void BlockCache::DeliverFlight(const RunPtr& run, const FlightPtr& flight) {
   uint64_t begin = flight->id.number * flight->object->block_bytes - run->offset;
   Bytes data = BufferOf(*run, run->winner).subspan(begin, flight->id.length);
-  auto block =
-      std::make_shared<const BlockBytes>(BlockBytes{flight->id, data, run->buffers[run->winner]});
+  const auto& buffer = run->buffers[run->winner];
+  auto block = std::make_shared<const BlockBytes>(
+      BlockBytes{flight->id, data, buffer, std::max<uint64_t>(buffer->capacity, 1)});
   std::vector<Part> parts;
+  std::optional<uint64_t> needed_until;
   {
     MutexLock lock(&mu_);
     flight->bytes = block;
     parts.swap(flight->parts);
-    if (flight->by_prefetch) {
-      counts_.prefetched_bytes += data.size();
-      // Before others can see it on the disk: whoever reads it takes it off.
-      if (!flight->was_read && unread_.emplace(flight->id, flight->id.length).second)
-        num_unread_ += 1;
-    }
+    needed_until = flight->needed_until;
+    if (flight->by_prefetch) NotePrefetched(flight);
   }
+  counts_.misses += parts.size();
   for (const Part& part : parts) {
     Copy(part, data);
     Settle(part, OkStatus());
   }
-  if (parts.empty() || memory_.limit_bytes() < data.size()) return;
-  // A block of its own memory, so that keeping it does not keep its neighbours.
-  if (run->flights.size() > 1) block = CopyOf(*block);
-  if (block) memory_.Insert(std::move(block));
+  // Who reads it next finds it there.
+  if (!parts.empty() || needed_until) KeepInMemory(flight, std::move(block), needed_until);
+}
+
+// A plan may change its mind meanwhile, until the flight has ended: after that it finds the block.
+// What came for the last plan when that was gone is not left behind.
+void BlockCache::KeepInMemory(const FlightPtr& flight, std::shared_ptr<const BlockBytes> block,
+                              std::optional<uint64_t> needed_until) {
+  const bool was_needed = needed_until.has_value();
+  memory_.Insert(std::move(block), needed_until);
+  while (true) {
+    std::optional<uint64_t> latest;
+    bool is_over = false;
+    {
+      MutexLock lock(&mu_);
+      latest = flight->needed_until;
+      is_over = !node_ && lent_bytes_ == 0;
+    }
+    if (latest == needed_until) {
+      if (was_needed && !latest && is_over) memory_.Remove(flight->id);
+      return;
+    }
+    needed_until = latest;
+    if (latest)
+      memory_.Need(flight->id, *latest);
+    else
+      memory_.Release(flight->id);
+  }
+}
+
+void BlockCache::NotePrefetched(const FlightPtr& flight) {
+  const BlockId& id = flight->id;
+  counts_.prefetched_bytes += id.length;
+  if (flight->was_read) return;
+  // Before others can see it on the disk: whoever reads it takes it off.
+  if (node_ || flight->needed_until)
+    num_unread_ += unread_.emplace(id, id.length).second ? 1 : 0;
+  else
+    counts_.unused_bytes += id.length;  // memory does not keep it
 }
 
 void BlockCache::AdmitFlight(const FlightPtr& flight) {
-  Status admitted = Status(Code::kUnavailable, "no cache on disk");
-  ExpectedUse use;
+  if (!node_) {
+    (void)Remove(flight);
+    return TellPrefetchers(flight, Fetched::kFetched, OkStatus());
+  }
+  Status admitted = Status(Code::kUnavailable, "the block is not claimed");
+  ExpectedUse use, latest;
   {
     MutexLock lock(&mu_);
     use = flight->use;
   }
   if (flight->claim)
     admitted = flight->claim->Admit(flight->object->version, flight->object->block_bytes,
-                                    flight->bytes->data, use);
-  // Who reads it next finds it there.
-  if (!admitted.ok() && flight->by_prefetch && memory_.limit_bytes() >= flight->id.length) {
-    auto block = CopyOf(*flight->bytes);
-    if (block) memory_.Insert(std::move(block));
-  }
+                                    flight->bytes->data, use, flight->displace);
   flight->claim.reset();
   (void)Remove(flight);
+  {
+    MutexLock lock(&mu_);
+    latest = flight->use;
+  }
+  if (admitted.ok() && (latest.plan != use.plan || latest.at != use.at))
+    node_->SetUse(flight->id, latest);
   TellPrefetchers(flight, admitted.ok() ? Fetched::kFetched : Fetched::kRefused, OkStatus());
 }
 
@@ -251,26 +300,35 @@ void BlockCache::EndRun(const RunPtr& run) {
 
 std::vector<BlockCache::Part> BlockCache::Remove(const FlightPtr& flight) {
   MutexLock lock(&mu_);
-  auto found = flights_.find(flight->id);
-  if (found != flights_.end() && found->second == flight) flights_.erase(found);
+  Erase(flight);
+  flight_cv_.NotifyAll();
   return std::exchange(flight->parts, {});
+}
+
+void BlockCache::Erase(const FlightPtr& flight) {
+  auto found = flights_.find(flight->id);
+  if (found == flights_.end() || found->second != flight) return;
+  flights_.erase(found);
+  LetGo(flight->id);
+  booked_bytes_ -= BlockCost(flight->id.length);
 }
 
 void BlockCache::FailFlight(const FlightPtr& flight, const Status& status) {
   flight->claim.reset();
   std::vector<Part> parts = Remove(flight);
+  counts_.misses += parts.size();
   for (const Part& part : parts) Settle(part, status);
   TellPrefetchers(flight, Fetched::kFailed, status);
 }
 
 // Only after Remove: nobody can join then.
 void BlockCache::TellPrefetchers(const FlightPtr& flight, Fetched how, const Status& status) {
-  std::vector<Flight::Prefetching> prefetching;
+  std::vector<Prefetching> prefetching;
   {
     MutexLock lock(&mu_);
     prefetching.swap(flight->prefetching);
   }
-  for (const Flight::Prefetching& one : prefetching) (*one.done)(one.place, how, status);
+  for (const Prefetching& one : prefetching) (*one.done)(one.place, how, status);
 }
 
 // The cache takes nothing: its readers read without it.
@@ -283,6 +341,7 @@ void BlockCache::EndFlight(const FlightPtr& flight, std::vector<Part>* stream) {
 // Reads from the origin exactly what is asked for, straight to where it is wanted. Neighbours of
 // one request are read together.
 void BlockCache::Stream(std::vector<Part> parts) {
+  counts_.misses += parts.size();
   // By where they go: so the parts of a request follow each other.
   std::sort(parts.begin(), parts.end(),
             [](const Part& a, const Part& b) { return std::less<>()(a.out.data(), b.out.data()); });

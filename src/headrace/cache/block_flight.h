@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "headrace/cache/block_cache.h"
@@ -31,13 +32,15 @@ struct BlockCache::Part {
   uint64_t object_offset() const { return id.number * request->object->block_bytes + offset; }
 };
 
+// Who asked for a block ahead, and as which of those that were asked for together.
+struct BlockCache::Prefetching {
+  std::shared_ptr<const FetchDone> done;
+  size_t place;
+};
+
 // One block being fetched, and all who wait for it. In BlockCache::flights_ until it is admitted or
 // has failed. Members from `parts` on are guarded by BlockCache::mu_.
 struct BlockCache::Flight {
-  struct Prefetching {
-    std::shared_ptr<const FetchDone> done;
-    size_t place;
-  };
   std::shared_ptr<const CachedObject> object;
   BlockId id;
   bool by_prefetch = false;                 // nobody waited for it when it began
@@ -46,6 +49,8 @@ struct BlockCache::Flight {
   std::vector<Part> parts;
   std::vector<Prefetching> prefetching;
   ExpectedUse use;
+  Displace displace = Displace::kFarther;
+  std::optional<uint64_t> needed_until;  // by a plan, in memory too
   bool was_read = false;
   std::shared_ptr<const BlockBytes> bytes;  // once fetched
   uint64_t waiting_since_ms = 0;            // for another process; 0: not
@@ -58,7 +63,7 @@ struct BlockCache::Run {
   uint64_t offset = 0, length = 0;
   std::array<std::atomic<bool>, 2> cancelled{};
 
-  std::array<std::shared_ptr<AlignedBuffer>, 2> buffers;
+  std::array<std::shared_ptr<const BufferPool::Buffer>, 2> buffers;
   int open = 0;  // requests
   bool hedged = false, decided = false;
   int winner = 0;

@@ -20,10 +20,11 @@ void BlockCache::Watch() {
       if (!watch_ends_ && !waiting_.empty()) {
         auto wait = next_ask - Context::Clock::now();
         if (wait.count() > 0) watch_cv_.WaitFor(&mu_, wait);
-      } else if (!watch_ends_ && !flights_.empty()) {
+      } else if (!watch_ends_ && (!flights_.empty() || ahead_.num_waiters() > 0)) {
         watch_cv_.WaitFor(&mu_, kLookEvery);
       } else {
-        while (!watch_ends_ && flights_.empty() && waiting_.empty()) watch_cv_.Wait(&mu_);
+        while (!watch_ends_ && flights_.empty() && waiting_.empty() && ahead_.num_waiters() == 0)
+          watch_cv_.Wait(&mu_);
       }
       if (watch_ends_) return;
     }
@@ -55,7 +56,7 @@ size_t BlockCache::AskAgain() {
       MutexLock lock(&mu_);
       wanted = !flight->parts.empty() || !flight->prefetching.empty();
       since = flight->waiting_since_ms;
-      if (!wanted) flights_.erase(flight->id);
+      if (!wanted) Erase(flight);
     }
     if (!wanted) continue;
     if (stopping_) {
@@ -85,7 +86,9 @@ void BlockCache::EndExpired() {
       });
     }
   }
+  counts_.misses += expired.size();
   for (auto& [part, status] : expired) Settle(part, std::move(status));
+  ahead_.EndExpired();
 }
 
 // Asks a second time where readers wait for longer than nearly all answers took.

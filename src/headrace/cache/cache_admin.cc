@@ -8,44 +8,66 @@
 namespace headrace::cache {
 namespace {
 constexpr uint64_t kMaxDescriptorBytes = 64 << 10;
+constexpr std::string_view kAt = " at ";  // "s3://bucket at http://host"
 }  // namespace
+
+std::string CachedObjectSummary::Url() const {
+  if (!descriptor) return id.Hex();
+  const std::string& store = descriptor->version.store;
+  return store.substr(0, store.find(kAt)) + "/" + EscapeText(descriptor->version.key);
+}
 
 std::string CachedObjectSummary::Name() const {
   if (!descriptor) return id.Hex();
-  return descriptor->version.store + "/" + EscapeText(descriptor->version.key);
+  const std::string& store = descriptor->version.store;
+  const size_t at = store.find(kAt);
+  return Url() + (at == std::string::npos ? "" : store.substr(at));
 }
 
-Result<std::unique_ptr<CacheAdmin>> CacheAdmin::Open(FileSystem* fs, const std::string& directory) {
+Result<std::unique_ptr<CacheAdmin>> CacheAdmin::Open(FileSystem* fs,
+                                                     const std::string& directories) {
   NodeCacheOptions options;
-  options.directory = directory;
+  options.directory = directories;
   options.create = false;
-  HR_ASSIGN_OR_RETURN(auto cache, NodeCache::Open(fs, options, Context()));
+  HR_ASSIGN_OR_RETURN(auto cache, DiskTier::Open(fs, options, Context()));
   if (!cache->healthy())
     return Error(Code::kUnavailable, "the cache {} cannot be used: is its disk there and writable?",
-                 EscapeText(directory));
+                 EscapeText(directories));
   return std::unique_ptr<CacheAdmin>(new CacheAdmin(std::move(cache)));
 }
 
+std::vector<NodeCache*> CacheAdmin::Working() const {
+  std::vector<NodeCache*> working;
+  for (const auto& disk : cache_->disks())
+    if (disk->healthy()) working.push_back(disk.get());
+  return working;
+}
+
+void CacheAdmin::ReadDescriptor(const NodeCache& disk, CachedObjectSummary* object) {
+  auto text = disk.files()->ReadWhole(disk.paths().Descriptor(object->id), kMaxDescriptorBytes);
+  if (!text.ok()) return;
+  auto descriptor = ParseDescriptor(*text);
+  if (descriptor.ok()) object->descriptor = *std::move(descriptor);
+}
+
 Result<std::vector<CachedObjectSummary>> CacheAdmin::List(const Context& ctx) {
-  HR_ASSIGN_OR_RETURN(CacheContents contents, Contents());
   std::map<ObjectId, CachedObjectSummary> objects;
-  for (const BlockId& block : contents.blocks) {
-    CachedObjectSummary& object = objects[block.object];
-    object.blocks += 1;
-    object.bytes += block.length;
-  }
-  for (const ObjectId& pinned : contents.pinned) objects[pinned].pinned = true;
-  std::vector<CachedObjectSummary> list;
-  for (auto& [id, object] : objects) {
-    HR_RETURN_IF_ERROR(ctx.Check());
-    object.id = id;
-    auto text = cache_->files()->ReadWhole(cache_->paths().Descriptor(id), kMaxDescriptorBytes);
-    if (text.ok()) {
-      auto descriptor = ParseDescriptor(*text);
-      if (descriptor.ok()) object.descriptor = *std::move(descriptor);
+  for (NodeCache* disk : Working()) {
+    HR_ASSIGN_OR_RETURN(CacheContents contents, ContentsOf(*disk));
+    for (const BlockId& block : contents.blocks) {
+      CachedObjectSummary& object = objects[block.object];
+      object.blocks += 1;
+      object.bytes += block.length;
     }
-    list.push_back(std::move(object));
+    for (const ObjectId& pinned : contents.pinned) objects[pinned].pinned = true;
+    for (auto& [id, object] : objects) {
+      HR_RETURN_IF_ERROR(ctx.Check());
+      object.id = id;
+      if (!object.descriptor) ReadDescriptor(*disk, &object);
+    }
   }
+  std::vector<CachedObjectSummary> list;
+  for (auto& [id, object] : objects) list.push_back(std::move(object));
   std::stable_sort(list.begin(), list.end(),
                    [](const CachedObjectSummary& a, const CachedObjectSummary& b) {
                      return a.Name() < b.Name();
@@ -60,8 +82,8 @@ Result<std::vector<CachedObjectSummary>> CacheAdmin::Find(const std::string& nam
   bool prefix = wanted.ends_with('*');
   if (prefix) wanted.remove_suffix(1);
   std::erase_if(objects, [&](const CachedObjectSummary& object) {
-    std::string its_name = object.Name();
-    bool matches = prefix ? its_name.starts_with(wanted) : its_name == wanted;
+    const std::string url = object.Url();
+    bool matches = prefix ? url.starts_with(wanted) : url == wanted || object.Name() == wanted;
     return !matches && object.id.Hex() != name;
   });
   if (!objects.empty()) return objects;
@@ -69,11 +91,10 @@ Result<std::vector<CachedObjectSummary>> CacheAdmin::Find(const std::string& nam
                EscapeText(name));
 }
 
-Status CacheAdmin::VerifyBlock(const BlockId& id, std::string* buffer, CacheVerifyReport* report,
-                               const Context& ctx) {
+Status CacheAdmin::VerifyBlock(NodeCache* disk, const BlockId& id, std::string* buffer,
+                               CacheVerifyReport* report, const Context& ctx) {
   buffer->resize(id.length);
-  Status status =
-      cache_->Read(id, 0, std::as_writable_bytes(std::span(buffer->data(), id.length)), ctx);
+  Status status = disk->Read(id, 0, std::as_writable_bytes(std::span(*buffer)), ctx);
   if (status.code() == Code::kNotFound) return OkStatus();  // evicted meanwhile
   if (status.code() == Code::kDataLoss) {
     report->damaged += 1;
@@ -85,43 +106,70 @@ Status CacheAdmin::VerifyBlock(const BlockId& id, std::string* buffer, CacheVeri
 }
 
 Status CacheAdmin::Verify(CacheVerifyReport* report, const Context& ctx) {
-  HR_ASSIGN_OR_RETURN(CacheContents contents, Contents());
   std::string buffer;
-  for (const BlockId& id : contents.blocks)
-    HR_RETURN_IF_ERROR(VerifyBlock(id, &buffer, report, ctx));
+  for (NodeCache* disk : Working()) {
+    HR_ASSIGN_OR_RETURN(CacheContents contents, ContentsOf(*disk));
+    for (const BlockId& id : contents.blocks)
+      HR_RETURN_IF_ERROR(VerifyBlock(disk, id, &buffer, report, ctx));
+  }
   return OkStatus();
 }
 
+Result<std::vector<SideFileEntry>> CacheAdmin::SideFiles() {
+  std::vector<SideFileEntry> all;
+  for (NodeCache* disk : Working()) {
+    HR_ASSIGN_OR_RETURN(auto files, ListSideFiles(disk->files(), disk->paths()));
+    all.insert(all.end(), files.begin(), files.end());
+  }
+  return all;
+}
+
+// In every directory, since each may have blocks of it.
 Status CacheAdmin::Pin(const ObjectId& id) {
-  HR_RETURN_IF_ERROR(cache_->files()->MakeDirectories(JoinPath(cache_->paths().root(), "pins")));
-  return cache_->files()->WriteAtomically(cache_->paths().Pin(id), {});
+  for (NodeCache* disk : Working()) {
+    HR_RETURN_IF_ERROR(disk->files()->MakeDirectories(JoinPath(disk->paths().root(), "pins")));
+    HR_RETURN_IF_ERROR(disk->files()->WriteAtomically(disk->paths().Pin(id), {}));
+  }
+  return OkStatus();
 }
 
 Status CacheAdmin::Unpin(const ObjectId& id) {
-  Status status = cache_->files()->Remove(cache_->paths().Pin(id));
-  return status.code() == Code::kNotFound ? OkStatus() : status;
+  for (NodeCache* disk : Working()) {
+    Status status = disk->files()->Remove(disk->paths().Pin(id));
+    if (!status.ok() && status.code() != Code::kNotFound) return status;
+  }
+  return OkStatus();
 }
 
 Result<uint64_t> CacheAdmin::Remove(const ObjectId& id, const Context& ctx) {
-  HR_ASSIGN_OR_RETURN(CacheContents contents, Contents());
   uint64_t bytes = 0;
-  for (const BlockId& block : contents.blocks) {
-    HR_RETURN_IF_ERROR(ctx.Check());
-    if (block.object == id && cache_->Drop(block)) bytes += block.length;
+  for (NodeCache* disk : Working()) {
+    HR_ASSIGN_OR_RETURN(CacheContents contents, ContentsOf(*disk));
+    for (const BlockId& block : contents.blocks) {
+      HR_RETURN_IF_ERROR(ctx.Check());
+      if (block.object == id && disk->Drop(block)) bytes += block.length;
+    }
   }
   return bytes;
 }
 
 Result<uint64_t> CacheAdmin::Clear(const Context& ctx) {
-  HR_ASSIGN_OR_RETURN(CacheContents contents, Contents());
   uint64_t bytes = 0;
-  for (const ObjectId& pinned : contents.pinned) HR_RETURN_IF_ERROR(Unpin(pinned));
-  for (const BlockId& block : contents.blocks) {
-    HR_RETURN_IF_ERROR(ctx.Check());
-    if (cache_->Drop(block)) bytes += block.length;
+  for (NodeCache* disk : Working()) {
+    HR_ASSIGN_OR_RETURN(CacheContents contents, ContentsOf(*disk));
+    for (const ObjectId& pinned : contents.pinned) HR_RETURN_IF_ERROR(Unpin(pinned));
+    for (const BlockId& block : contents.blocks) {
+      HR_RETURN_IF_ERROR(ctx.Check());
+      if (disk->Drop(block)) bytes += block.length;
+    }
+    for (const SideFileEntry& side : contents.side_files) {
+      if (!RemoveSideFile(disk->files(), disk->paths(), side.id)) continue;
+      disk->UncountSide(side.cost);
+      bytes += side.cost;
+    }
+    // A walk for room removes the descriptors of what has gone.
+    HR_RETURN_IF_ERROR(disk->MakeRoom(disk->limit_bytes() + 1).status());
   }
-  // A walk for room removes the descriptors of what has gone.
-  HR_RETURN_IF_ERROR(cache_->MakeRoom(cache_->limit_bytes() + 1).status());
   return bytes;
 }
 

@@ -1,5 +1,6 @@
-// What people do with a cache's directory: look, check, pin, remove. Other processes may use the
-// cache meanwhile. Blocking; any thread.
+// What people do with a cache, of one directory or several: look, check, pin, remove. Other
+// processes may use the cache meanwhile. Directories that do not work now are passed over; `disks`
+// of cache() tells which. Blocking; any thread.
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "headrace/cache/node_cache.h"
+#include "headrace/cache/disk_tier.h"
 
 namespace headrace::cache {
 
@@ -18,6 +19,8 @@ struct CachedObjectSummary {
   uint64_t blocks = 0, bytes = 0;              // here
   bool pinned = false;
   // "s3://bucket/key", with any bytes escaped; the id where the descriptor was lost.
+  std::string Url() const;
+  // The same, and " at http://host" behind it where that is not Amazon's server.
   std::string Name() const;
 };
 
@@ -28,12 +31,16 @@ struct CacheVerifyReport {
 
 class CacheAdmin {
  public:
-  // kNotFound: no cache is there. kUnavailable: its disk does not work now.
-  static Result<std::unique_ptr<CacheAdmin>> Open(FileSystem* fs, const std::string& directory);
+  // `directories` as DiskTier::Open takes them. kNotFound: no cache is in one of them.
+  // kUnavailable: no disk works now.
+  static Result<std::unique_ptr<CacheAdmin>> Open(FileSystem* fs, const std::string& directories);
 
   // In order of Name().
   Result<std::vector<CachedObjectSummary>> List(const Context& ctx);
-  // Objects whose name is `name`, or begins with it when it ends in '*'; or whose id it is.
+  // What is kept beside the blocks: side_file.h.
+  Result<std::vector<SideFileEntry>> SideFiles();
+  // Objects whose URL or name is `name`, or whose URL begins with it when it ends in '*'; or whose
+  // id it is.
   // kNotFound when there is none.
   Result<std::vector<CachedObjectSummary>> Find(const std::string& name, const Context& ctx);
   // Reads everything; what is damaged is removed. May be read by other threads meanwhile.
@@ -42,18 +49,22 @@ class CacheAdmin {
   Status Unpin(const ObjectId& id);
   // Removes the object's blocks, pinned or not. Returns their bytes.
   Result<uint64_t> Remove(const ObjectId& id, const Context& ctx);
-  // Removes all blocks, and pins.
+  // Removes all blocks, side files and pins.
   Result<uint64_t> Clear(const Context& ctx);
 
-  NodeCache* cache() { return cache_.get(); }
+  DiskTier* cache() { return cache_.get(); }
 
  private:
-  explicit CacheAdmin(std::unique_ptr<NodeCache> cache) : cache_(std::move(cache)) {}
-  Result<CacheContents> Contents() { return ListCache(cache_->files(), cache_->paths()); }
-  Status VerifyBlock(const BlockId& id, std::string* buffer, CacheVerifyReport* report,
-                     const Context& ctx);
+  explicit CacheAdmin(std::unique_ptr<DiskTier> cache) : cache_(std::move(cache)) {}
+  std::vector<NodeCache*> Working() const;
+  static Result<CacheContents> ContentsOf(const NodeCache& disk) {
+    return ListCache(disk.files(), disk.paths());
+  }
+  static void ReadDescriptor(const NodeCache& disk, CachedObjectSummary* object);
+  static Status VerifyBlock(NodeCache* disk, const BlockId& id, std::string* buffer,
+                            CacheVerifyReport* report, const Context& ctx);
 
-  const std::unique_ptr<NodeCache> cache_;
+  const std::unique_ptr<DiskTier> cache_;
 };
 
 }  // namespace headrace::cache

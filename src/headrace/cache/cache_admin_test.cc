@@ -22,16 +22,15 @@ class CacheAdminTest : public ::testing::Test {
     auto cache = NodeCache::Open(&files_, options, Context());
     EXPECT_TRUE(cache.ok());
     for (const char* key : {"train/a", "train/b", "val/c\n"})
-      for (uint64_t number = 0; number < 3; ++number) {
-        ObjectVersion version{"s3://bucket", key, "v1", 3 * kBlock};
-        BlockId id = BlockOf(IdentifyObject(version, kBlock), 3 * kBlock, kBlock, number);
-        auto claim = (*cache)->ClaimBlock(id);
-        EXPECT_TRUE((*claim)
-                        ->Admit(version, kBlock,
-                                AsBytes(CountingOrigin::Content(key, 1, number * kBlock, kBlock)),
-                                {})
-                        .ok());
-      }
+      Admit(cache->get(), "s3://bucket", key);
+  }
+  static void Admit(NodeCache* cache, const std::string& store, const std::string& key) {
+    for (uint64_t number = 0; number < 3; ++number) {
+      ObjectVersion version{store, key, "v1", 3 * kBlock};
+      BlockId id = BlockOf(IdentifyObject(version, kBlock), 3 * kBlock, kBlock, number);
+      std::string content = CountingOrigin::Content(key, 1, number * kBlock, kBlock);
+      EXPECT_TRUE((*cache->ClaimBlock(id))->Admit(version, kBlock, AsBytes(content), {}).ok());
+    }
   }
   std::unique_ptr<CacheAdmin> Open() {
     auto admin = CacheAdmin::Open(&files_, "/cache");
@@ -66,12 +65,25 @@ TEST_F(CacheAdminTest, PinsRemovesAndClears) {
   ObjectId a = (*admin->Find("s3://bucket/train/a", {}))[0].id;
   ASSERT_TRUE(admin->Pin(a).ok());
   EXPECT_TRUE((*admin->List({}))[0].pinned);
-  EXPECT_TRUE(admin->cache()->MakeRoom(uint64_t{1} << 30).ok());
+  EXPECT_TRUE(admin->cache()->disks()[0]->MakeRoom(uint64_t{1} << 30).ok());
   EXPECT_THAT(*admin->List({}), SizeIs(1));  // all but the pinned one went
   ASSERT_TRUE(admin->Unpin(a).ok());
   ASSERT_TRUE(admin->Unpin(a).ok());
   EXPECT_EQ(*admin->Remove(a, {}), 3 * kBlock);
   EXPECT_THAT(*admin->List({}), SizeIs(0));
+}
+
+TEST_F(CacheAdminTest, WhereABucketIsStandsBehindItsUrl) {
+  auto admin = Open();
+  Admit(admin->cache()->disks()[0].get(), "s3://bucket at http://host:1", "train/a");
+  Admit(admin->cache()->disks()[0].get(), "s3://bucket", "train/a at b");
+  auto both = admin->Find("s3://bucket/train/a", {});
+  ASSERT_TRUE(both.ok());
+  ASSERT_THAT(*both, SizeIs(2));
+  EXPECT_EQ((*both)[0].Name(), "s3://bucket/train/a");
+  EXPECT_EQ((*both)[1].Name(), "s3://bucket/train/a at http://host:1");
+  EXPECT_THAT(*admin->Find((*both)[1].Name(), {}), SizeIs(1));
+  EXPECT_THAT(*admin->Find("s3://bucket/train/*", {}), SizeIs(4));
 }
 
 TEST_F(CacheAdminTest, ClearLeavesAnEmptyCache) {
@@ -84,7 +96,7 @@ TEST_F(CacheAdminTest, ClearLeavesAnEmptyCache) {
 TEST_F(CacheAdminTest, VerifyRemovesWhatIsDamaged) {
   auto admin = Open();
   BlockId id = BlockOf((*admin->Find("s3://bucket/train/a", {}))[0].id, 3 * kBlock, kBlock, 1);
-  std::string path = admin->cache()->paths().Block(id, BlockFileKind::kBlock);
+  std::string path = admin->cache()->disks()[0]->paths().Block(id, BlockFileKind::kBlock);
   std::string content = *files_.ReadWhole(path, 1 << 20);
   content.back() = static_cast<char>(content.back() ^ 1);
   ASSERT_TRUE(files_.WriteAtomically(path, AsBytes(content)).ok());
@@ -96,6 +108,37 @@ TEST_F(CacheAdminTest, VerifyRemovesWhatIsDamaged) {
   ASSERT_TRUE(admin->Verify(&again, {}).ok());
   EXPECT_EQ(again.blocks, 8u);
   EXPECT_EQ(again.damaged, 0u);
+}
+
+TEST_F(CacheAdminTest, ShowsAndChangesAllDirectories) {
+  const ObjectVersion version{"s3://bucket", "both", "v1", 3 * kBlock};
+  const ObjectId object = IdentifyObject(version, kBlock);
+  NodeCacheOptions options;
+  options.limit_bytes = 1 << 30;
+  for (uint64_t number : {0, 1}) {
+    options.directory = number == 0 ? "/cache" : "/second";
+    auto cache = NodeCache::Open(&files_, options, Context());
+    ASSERT_TRUE(cache.ok());
+    BlockId id = BlockOf(object, 3 * kBlock, kBlock, number);
+    std::string data(kBlock, 'x');
+    ASSERT_TRUE((*(*cache)->ClaimBlock(id))->Admit(version, kBlock, AsBytes(data), {}).ok());
+  }
+  auto opened = CacheAdmin::Open(&files_, "/cache:/second");
+  ASSERT_TRUE(opened.ok()) << opened.status().ToString();
+  CacheAdmin& admin = **opened;
+  EXPECT_THAT(*admin.List({}), SizeIs(4));
+  auto both = admin.Find("s3://bucket/both", {});
+  ASSERT_TRUE(both.ok());
+  EXPECT_EQ((*both)[0].bytes, 2 * kBlock);
+  CacheVerifyReport report;
+  ASSERT_TRUE(admin.Verify(&report, {}).ok());
+  EXPECT_EQ(report.blocks, 11u);
+  ASSERT_TRUE(admin.Pin(object).ok());
+  EXPECT_TRUE(files_.Exists(admin.cache()->disks()[1]->paths().Pin(object)));
+  EXPECT_EQ(*admin.Remove(object, {}), 2 * kBlock);
+  EXPECT_EQ(*admin.Clear({}), 9 * kBlock);
+  EXPECT_EQ(admin.cache()->used_bytes(), 0u);
+  EXPECT_EQ(CacheAdmin::Open(&files_, "/cache:/none").status().code(), Code::kNotFound);
 }
 
 TEST_F(CacheAdminTest, MakesNoCacheWhereNoneIs) {

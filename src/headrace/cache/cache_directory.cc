@@ -30,10 +30,10 @@ void Sleep(std::chrono::nanoseconds time) {
   never.WaitFor(&mu, time);
 }
 
-// Waits for the lock for as long as counting a large cache takes.
+// Waits for the lock for as long as counting a large cache takes, on a busy machine too.
 Result<std::unique_ptr<FileLock>> LockForOpening(FileSystem* fs, const CachePaths& paths,
                                                  const Context& ctx) {
-  constexpr auto kPatience = std::chrono::seconds(10);
+  constexpr auto kPatience = std::chrono::seconds(60);
   auto give_up = Context::Clock::now() + kPatience;
   while (true) {
     auto lock = fs->Lock(paths.State("open.lock"));
@@ -93,8 +93,8 @@ Status CheckNothingElseIsThere(FileSystem* fs, const CachePaths& paths) {
   HR_RETURN_IF_ERROR(entries.status());
   for (const DirectoryEntry& entry : *entries) {
     std::string_view name = entry.name;
-    if (name == "blocks" || name == "objects" || name == "pins" || name == "state" ||
-        name == "lost+found" || name.starts_with(kTemporaryPrefix))
+    if (name == "blocks" || name == "objects" || name == "pins" || name == "side" ||
+        name == "state" || name == "lost+found" || name.starts_with(kTemporaryPrefix))
       continue;
     return Error(Code::kFailedPrecondition,
                  "{} is no cache and is not empty (it holds '{}'): name an empty directory for "
@@ -152,6 +152,8 @@ Status CountAnew(FileSystem* fs, const CachePaths& paths, CacheState* state) {
   HR_ASSIGN_OR_RETURN(CacheContents contents, ListCache(fs, paths));
   for (const BlockId& id : contents.unfinished) (void)RemoveUnfinished(fs, paths, id);
   for (const std::string& path : contents.strays) (void)fs->Remove(path);
+  for (const SideFileEntry& side : contents.side_files)
+    if (!side.sound && RemoveSideFile(fs, paths, side.id)) contents.bytes -= side.cost;
   state->SetUsed(contents.bytes);
   return OkStatus();
 }
@@ -198,6 +200,10 @@ std::string CachePaths::State(std::string_view name) const {
   return JoinPath(JoinPath(root_, "state"), name);
 }
 
+std::string CachePaths::Side(const ObjectId& id, std::string_view part) const {
+  return fmt::format("{}/side/{}.{}", root_, id.Hex(), part);
+}
+
 Result<CacheContents> ListCache(FileSystem* fs, const CachePaths& paths) {
   CacheContents contents;
   // Descriptors first: one is written after its first block, so a descriptor that is found here
@@ -222,7 +228,9 @@ Result<CacheContents> ListCache(FileSystem* fs, const CachePaths& paths) {
   // A rename while a folder is listed can show a file under both names.
   SortUnique(&contents.blocks);
   SortUnique(&contents.unfinished);
+  HR_ASSIGN_OR_RETURN(contents.side_files, ListSideFiles(fs, paths));
   contents.bytes = kDescriptorCost * contents.descriptors.size();
+  for (const SideFileEntry& side : contents.side_files) contents.bytes += side.cost;
   for (const BlockId& id : contents.blocks) contents.bytes += BlockCost(id.length);
   return contents;
 }

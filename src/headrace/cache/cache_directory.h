@@ -26,12 +26,30 @@ class CachePaths {
   std::string Descriptor(const ObjectId& id) const;
   std::string Pin(const ObjectId& id) const;
   std::string State(std::string_view name) const;
+  std::string SideFolder() const { return JoinPath(root_, "side"); }
+  // `part` is "table", "records" or "lock".
+  std::string Side(const ObjectId& id, std::string_view part) const;
 
  private:
   std::string root_;
 };
 
 inline constexpr uint64_t kDescriptorCost = 4096;  // of the limit
+
+// Stands for a side file in the table of uses. No block has that number.
+inline BlockId UseOfSide(const ObjectId& id) { return {id, UINT64_MAX, 1}; }
+// A side file (side_file.h) as it lies in the directory.
+struct SideFileEntry {
+  ObjectId id;
+  uint64_t cost = 0;   // as counted against the limit
+  bool sound = false;  // its table is one
+};
+Result<std::vector<SideFileEntry>> ListSideFiles(FileSystem* fs, const CachePaths& paths);
+// What a table of this many bytes costs of the limit.
+uint64_t SideTableCost(uint64_t bytes);
+// Tells those who use a side file that it is gone, and removes it. False when it is being opened,
+// or cannot be removed.
+bool RemoveSideFile(FileSystem* fs, const CachePaths& paths, const ObjectId& id);
 
 // What a walk through the directory finds. Names that are none of ours are passed over.
 struct CacheContents {
@@ -41,7 +59,8 @@ struct CacheContents {
   std::vector<ObjectId> descriptors;
   std::vector<std::string> strays;  // temporary files of descriptors: being written, or left
   std::vector<ObjectId> pinned;     // sorted
-  uint64_t bytes = 0;               // of blocks and descriptors, as counted against the limit
+  std::vector<SideFileEntry> side_files;
+  uint64_t bytes = 0;  // of blocks, descriptors and side files, as counted against the limit
 };
 Result<CacheContents> ListCache(FileSystem* fs, const CachePaths& paths);
 

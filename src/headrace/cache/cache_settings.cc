@@ -2,15 +2,18 @@
 
 #include <fmt/core.h>
 
+#include <atomic>
 #include <utility>
+#include <vector>
 
-#include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
 #include "headrace/env/process.h"
+#include "headrace/object/per_process.h"
 
 namespace headrace::cache {
 namespace {
 
+using object::ObjectStore;
 using Wrap = object::UrlSettings::Wrap;
 
 Status SetSize(const std::string& name, const std::string& value, uint64_t* to) {
@@ -27,29 +30,73 @@ Status Set(const std::string& name, const std::string& value, BlockCacheOptions*
   }
   if (name == "cache_bytes") return SetSize(name, value, &options->node.limit_bytes);
   if (name == "cache_memory_bytes") return SetSize(name, value, &options->memory_bytes);
+  if (name == "cache_seek_points") {
+    HR_ASSIGN_OR_RETURN(options->keep_seek_points, ParseSwitch(name, value));
+    return OkStatus();
+  }
   return Error(Code::kInvalidArgument,
                "there is no cache setting '{}'; there are: cache_dir, cache_bytes, "
-               "cache_memory_bytes",
+               "cache_memory_bytes, cache_seek_points",
                EscapeText(name));
 }
 
-// Caches and wraps of this process, kept for ever: stores that use them are too.
-struct Made {
-  Mutex mu;  // order: before the locks of a cache that is being made
-  std::map<std::string, std::shared_ptr<ProcessCache>> caches HR_GUARDED_BY(mu);
+// "s3://bucket at http://host:port". Amazon's buckets have names that are theirs alone, whatever
+// the region, and so have hosts.
+Result<std::string> IdentityOf(const ObjectStore& store, const object::S3Options& s3) {
+  if (!store.name().starts_with("s3://")) return store.name();
+  HR_ASSIGN_OR_RETURN(object::S3Settings settings, object::ReadS3Settings(s3));
+  return settings.aws ? store.name() : store.name() + " at " + settings.endpoint;
+}
+
+Result<std::shared_ptr<ObjectStore>> WrapStore(std::shared_ptr<ObjectStore> store,
+                                               CacheOnDemand* cache, const object::S3Options& s3) {
+  CachingStoreOptions options;
+  options.head_ttl_ms = 0;
+  options.planned_alone = cache->options().node.directory.empty();
+  HR_ASSIGN_OR_RETURN(options.identity, IdentityOf(*store, s3));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<ProcessCache> made, cache->Get());
+  HR_ASSIGN_OR_RETURN(auto wrapped,
+                      CachingStore::Create(std::move(store), std::move(made), options));
+  return std::shared_ptr<ObjectStore>(std::move(wrapped));
+}
+
+SidePlace SideOnDemand(std::shared_ptr<CacheOnDemand> cache,
+                       std::function<void(const std::string&)> warn) {
+  auto told = std::make_shared<std::atomic<bool>>(false);
+  return
+      [cache = std::move(cache), warn = std::move(warn), told](const ObjectId& id) -> NodeCache* {
+        auto made = cache->Get();
+        if (made.ok()) {
+          BlockCache* blocks = (*made)->Get();
+          return blocks && blocks->node() ? blocks->node()->Of(UseOfSide(id)) : nullptr;
+        }
+        if (warn && !told->exchange(true))
+          warn(fmt::format("going on without the cache: {}", made.status().message()));
+        return nullptr;
+      };
+}
+
+// Caches and wraps of a process, kept for ever: stores that use them are too.
+struct Registry {
+  Mutex mu;  // leaf
+  std::map<std::string, std::shared_ptr<CacheOnDemand>> caches HR_GUARDED_BY(mu);
+  std::map<uint64_t, std::shared_ptr<CacheOnDemand>> memories HR_GUARDED_BY(mu);  // by size
   std::map<std::string, std::shared_ptr<const Wrap>> wraps HR_GUARDED_BY(mu);
 };
-Made& AllMade() {
-  static auto* made = new Made;  // never destroyed: threads may read at exit
-  return *made;
+Registry& AllMade() {
+  static auto* made = new object::PerProcess<Registry>([] { return std::make_unique<Registry>(); });
+  return made->Get();
 }
 
 }  // namespace
 
 Result<BlockCacheOptions> ReadCacheSettings(const std::map<std::string, std::string>& named) {
   BlockCacheOptions options;
-  for (const auto& [name, variable] : {std::pair("cache_dir", "HEADRACE_CACHE_DIR"),
-                                       std::pair("cache_bytes", "HEADRACE_CACHE_BYTES")}) {
+  for (const auto& [name, variable] :
+       {std::pair("cache_dir", "HEADRACE_CACHE_DIR"),
+        std::pair("cache_bytes", "HEADRACE_CACHE_BYTES"),
+        std::pair("cache_memory_bytes", "HEADRACE_CACHE_MEMORY_BYTES"),
+        std::pair("cache_seek_points", "HEADRACE_CACHE_SEEK_POINTS")}) {
     std::optional<std::string> value = EnvironmentVariable(variable);
     if (value) HR_RETURN_IF_ERROR(Set(name, *value, &options).Prefix(variable));
   }
@@ -57,28 +104,93 @@ Result<BlockCacheOptions> ReadCacheSettings(const std::map<std::string, std::str
   return options;
 }
 
-Result<std::shared_ptr<const Wrap>> WrapWithCache(const BlockCacheOptions& options,
-                                                  const std::string& endpoint) {
-  if (options.node.directory.empty()) return std::shared_ptr<const Wrap>();
+CacheOnDemand::CacheOnDemand(BlockCacheOptions options)
+    : options_(std::move(options)), holder_([] { return std::make_unique<Holder>(); }) {}
+
+Result<std::shared_ptr<ProcessCache>> CacheOnDemand::Get() {
+  Holder& holder = holder_.Get();
+  MutexLock lock(&holder.mu);
+  if (!holder.cache) {
+    HR_ASSIGN_OR_RETURN(holder.cache, ProcessCache::Create(options_));
+  }
+  return holder.cache;
+}
+
+CacheCounters CacheOnDemand::counters() {
+  Holder& holder = holder_.Get();
+  MutexLock lock(&holder.mu);
+  BlockCache* cache = holder.cache ? holder.cache->made() : nullptr;
+  return cache ? cache->counters() : CacheCounters();
+}
+
+std::shared_ptr<CacheOnDemand> FindCache(const BlockCacheOptions& options) {
+  if (options.node.directory.empty()) return nullptr;
   std::string name = fmt::format("{} {} {}", options.node.limit_bytes, options.memory_bytes,
                                  options.node.directory);
-  Made& made = AllMade();
+  Registry& made = AllMade();
   MutexLock lock(&made.mu);
-  std::shared_ptr<ProcessCache>& cache = made.caches[name];
-  if (!cache) {
-    HR_ASSIGN_OR_RETURN(cache, ProcessCache::Create(options));
-  }
-  std::shared_ptr<const Wrap>& wrap = made.wraps[name + " " + endpoint];
+  std::shared_ptr<CacheOnDemand>& cache = made.caches[name];
+  if (!cache) cache = std::make_shared<CacheOnDemand>(options);
+  return cache;
+}
+
+std::shared_ptr<CacheOnDemand> FindMemory(const BlockCacheOptions& options) {
+  if (!options.node.directory.empty() || options.memory_bytes == 0) return nullptr;
+  Registry& made = AllMade();
+  MutexLock lock(&made.mu);
+  std::shared_ptr<CacheOnDemand>& memory = made.memories[options.memory_bytes];
+  if (!memory) memory = std::make_shared<CacheOnDemand>(options);
+  return memory;
+}
+
+bool WaitForCaches(std::chrono::nanoseconds timeout) {
+  const auto end = Context::Clock::now() + timeout;
+  bool idle = true;
+  for (const auto& cache : ProcessCache::AllOfProcess())
+    idle &= cache->WaitUntilIdle(end - Context::Clock::now());
+  return idle;
+}
+
+CacheCounters CountersOfAllCaches() {
+  CacheCounters sum;
+  for (const auto& cache : ProcessCache::AllOfProcess()) sum += cache->counters();
+  return sum;
+}
+
+std::shared_ptr<const Wrap> WrapWithCache(const std::shared_ptr<CacheOnDemand>& cache,
+                                          const object::S3Options& s3) {
+  // Of what `s3` says only this decides which place a bucket's name means.
+  object::S3Options place;
+  place.endpoint = s3.endpoint;
+  place.profile = s3.profile;
+  place.anonymous = true;  // credentials are not looked for
+  std::string name = fmt::format("{} {}:{} {}", reinterpret_cast<uintptr_t>(cache.get()),
+                                 place.endpoint.size(), place.endpoint, place.profile);
+  Registry& made = AllMade();
+  MutexLock lock(&made.mu);
+  std::shared_ptr<const Wrap>& wrap = made.wraps[name];
   if (!wrap)
-    wrap =
-        std::make_shared<const Wrap>([cache, endpoint](std::shared_ptr<object::ObjectStore> store)
-                                         -> Result<std::shared_ptr<object::ObjectStore>> {
-          CachingStoreOptions caching;
-          caching.identity = endpoint.empty() ? store->name() : store->name() + " at " + endpoint;
-          HR_ASSIGN_OR_RETURN(auto wrapped, CachingStore::Create(std::move(store), cache, caching));
-          return std::shared_ptr<object::ObjectStore>(std::move(wrapped));
-        });
+    wrap = std::make_shared<const Wrap>([cache, place](std::shared_ptr<ObjectStore> store) {
+      return WrapStore(std::move(store), cache.get(), place);
+    });
   return wrap;
+}
+
+Result<StorageSettings> ReadStorageSettings(const std::map<std::string, std::string>& named,
+                                            std::function<void(const std::string&)> warn) {
+  std::map<std::string, std::string> of_cache, of_urls;
+  for (const auto& [name, value] : named)
+    (name.starts_with("cache") ? of_cache : of_urls).emplace(name, value);
+  StorageSettings settings;
+  HR_ASSIGN_OR_RETURN(settings.url, object::ReadUrlSettings(of_urls));
+  HR_ASSIGN_OR_RETURN(BlockCacheOptions options, ReadCacheSettings(of_cache));
+  options.node.warn = warn;
+  settings.cache = FindCache(options);
+  auto through = settings.cache ? settings.cache : FindMemory(options);
+  if (through) settings.url.wrap = WrapWithCache(through, settings.url.s3);
+  if (settings.cache && options.keep_seek_points)
+    settings.side = SideOnDemand(settings.cache, std::move(warn));
+  return settings;
 }
 
 }  // namespace headrace::cache

@@ -1,27 +1,78 @@
-// The cache that a user asks for, by names or by environment, and how it gets around the stores
-// that URLs name. Thread-safe.
+// What a user says about storage, by names or by environment: how URLs are reached, and the cache
+// of this node that is read through, or the memory that plans read through without one.
+// Thread-safe; works in forked children, which make a cache of their own.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "headrace/base/mutex.h"
 #include "headrace/cache/caching_store.h"
+#include "headrace/cache/side_file.h"
 #include "headrace/object/url_settings.h"
 
 namespace headrace::cache {
 
 // Settings by name: cache_dir, cache_bytes ("500GiB"; 0: what the directory was last given),
-// cache_memory_bytes. What is not named comes from HEADRACE_CACHE_DIR and HEADRACE_CACHE_BYTES;
-// without a directory there is no cache. kInvalidArgument: a name that is none, a value that cannot
-// be read.
+// cache_memory_bytes (of each process), cache_seek_points ("true" or "false"). What is not named
+// comes from HEADRACE_CACHE_DIR, HEADRACE_CACHE_BYTES, HEADRACE_CACHE_MEMORY_BYTES and
+// HEADRACE_CACHE_SEEK_POINTS; without a directory nothing is kept but in memory.
+// kInvalidArgument: a name that is none, a value that cannot be read.
 Result<BlockCacheOptions> ReadCacheSettings(const std::map<std::string, std::string>& named);
 
-// For UrlSettings::wrap: puts a CachingStore around each store. The cache is made once for the same
-// directory and sizes, and lives as long as the process. `endpoint` tells apart buckets of the same
-// name at different places. Null when `options` name no directory. Failures are those of
-// ProcessCache::Create.
-Result<std::shared_ptr<const object::UrlSettings::Wrap>> WrapWithCache(
-    const BlockCacheOptions& options, const std::string& endpoint);
+// A cache that is made when a store is first opened through it: who reads no URL has none.
+class CacheOnDemand {
+ public:
+  explicit CacheOnDemand(BlockCacheOptions options);
+
+  // Makes the cache. Failures are those of BlockCache::Create; the next call tries again.
+  Result<std::shared_ptr<ProcessCache>> Get();
+  // What this process has counted so far; zeros while there is no cache.
+  CacheCounters counters();
+  const BlockCacheOptions& options() const { return options_; }
+
+ private:
+  struct Holder {
+    Mutex mu;  // order: before the locks of the cache that is being made; held with I/O
+    std::shared_ptr<ProcessCache> cache HR_GUARDED_BY(mu);
+  };
+  const BlockCacheOptions options_;
+  object::PerProcess<Holder> holder_;
+};
+
+struct StorageSettings {
+  object::UrlSettings url;  // `wrap` is set where there is a cache, or memory for plans
+  std::shared_ptr<CacheOnDemand> cache;  // null: none
+  // Where side files lie. Null while the cache cannot be made, which `warn` is told of once. Empty:
+  // none are to be kept.
+  SidePlace side;
+};
+
+// The cache of these options in this process: the same for the same directory and sizes, kept for
+// ever. Null when they name no directory.
+std::shared_ptr<CacheOnDemand> FindCache(const BlockCacheOptions& options);
+// Memory alone, for what loaders read by plan: the same for the same size. Null when the options
+// name a directory, or no memory.
+std::shared_ptr<CacheOnDemand> FindMemory(const BlockCacheOptions& options);
+
+// WaitUntilIdle for all caches of this process, within `timeout` altogether: for programs that end.
+bool WaitForCaches(std::chrono::nanoseconds timeout);
+// What all caches of this process have counted so far. Memory alone is no cache of a node.
+CacheCounters CountersOfAllCaches();
+
+// For UrlSettings::wrap: puts a CachingStore around each store that is opened, which leaves all but
+// plans alone where there is memory alone. The same for the same cache and `s3`, which tells apart
+// buckets of the same name at different places.
+std::shared_ptr<const object::UrlSettings::Wrap> WrapWithCache(
+    const std::shared_ptr<CacheOnDemand>& cache, const object::S3Options& s3);
+
+// Settings by name: those of ReadCacheSettings, which begin with "cache", and those of
+// object::ReadUrlSettings. `warn` is told as NodeCacheOptions::warn is; of several for one cache
+// the first. Failures are those of the two.
+Result<StorageSettings> ReadStorageSettings(const std::map<std::string, std::string>& named,
+                                            std::function<void(const std::string&)> warn);
 
 }  // namespace headrace::cache

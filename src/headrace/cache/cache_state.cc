@@ -47,6 +47,12 @@ Result<std::unique_ptr<CacheState>> CacheState::Open(FileSystem* fs,
   return state;
 }
 
+Status CacheState::Check() const {
+  (void)counters_->Load(kLimit);
+  HR_RETURN_IF_ERROR(counters_->Check());
+  return uses_->Check();
+}
+
 void CacheState::StartClock() {
   uint64_t last = counters_->Load(kLastTick);
   if (steady_ms_() + counters_->Load(kClockBase) < last)

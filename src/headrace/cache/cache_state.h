@@ -28,6 +28,10 @@ class CacheState {
                                                   const std::string& uses_path, uint64_t use_words,
                                                   std::function<uint64_t()> steady_ms);
 
+  // kIoError: the files of the words cannot be read any more, so that nothing here is shared or
+  // true; open them again. Looks at one word, so that a disk that has just gone is noticed.
+  Status Check() const;
+
   // Puts the clock right after a restart of the machine, which begins the steady clock anew. Only
   // while no other process opens the cache.
   void StartClock();

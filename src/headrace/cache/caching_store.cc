@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "headrace/base/stage_timer.h"
 #include "headrace/base/text.h"
@@ -18,10 +20,6 @@ using object::ObjectInfo;
 using object::ObjectStore;
 
 namespace {
-
-bool IsOfTheCaller(Code code) {
-  return code == Code::kCancelled || code == Code::kDeadlineExceeded;
-}
 
 uint64_t NowMs() { return NowNanos() / 1'000'000; }
 
@@ -43,10 +41,17 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
         const CachingStoreOptions& options)
       : origin_(std::move(origin)), cache_(cache), options_(options) {}
 
-  // The object if it is known and not too old.
-  std::shared_ptr<const CachedObject> Known(const std::string& key) {
+  // The object if it is known, and since not too long.
+  std::shared_ptr<const CachedObject> Fresh(const std::string& key) {
     MutexLock lock(&mu_);
-    return KnownLocked(key);
+    auto found = known_.find(key);
+    return found != known_.end() && IsFresh(found->second) ? found->second.object : nullptr;
+  }
+  // The object if it is known.
+  std::shared_ptr<const CachedObject> Latest(const std::string& key) {
+    MutexLock lock(&mu_);
+    auto found = known_.find(key);
+    return found != known_.end() ? found->second.object : nullptr;
   }
 
   std::shared_ptr<const CachedObject> Learn(const std::string& key, const ObjectInfo& info);
@@ -63,14 +68,16 @@ class CachingStore::Heads : public std::enable_shared_from_this<Heads> {
     uint64_t learned_ms = 0;
   };
 
-  std::shared_ptr<const CachedObject> KnownLocked(const std::string& key) HR_REQUIRES(mu_) {
+  bool IsFresh(const Entry& entry) const {
+    return options_.head_ttl_ms == UINT64_MAX || NowMs() - entry.learned_ms < options_.head_ttl_ms;
+  }
+  // What a read of the version `etag` can go by. One without etag goes to the origin in any case.
+  std::shared_ptr<const CachedObject> KnownFor(const std::string& key, const std::string& etag)
+      HR_REQUIRES(mu_) {
     auto found = known_.find(key);
     if (found == known_.end()) return nullptr;
-    if (options_.head_ttl_ms == UINT64_MAX ||
-        NowMs() - found->second.learned_ms < options_.head_ttl_ms)
-      return found->second.object;
-    known_.erase(found);
-    return nullptr;
+    const Entry& entry = found->second;
+    return entry.object->version.etag == etag || IsFresh(entry) ? entry.object : nullptr;
   }
   void StartKnown(Read read, const std::shared_ptr<const CachedObject>& object);
   void Finish(Read read, const std::shared_ptr<const CachedObject>& object, Status status);
@@ -141,7 +148,7 @@ void CachingStore::Heads::Start(Read read) {
   Context ctx = read.ctx;
   {
     MutexLock lock(&mu_);
-    object = KnownLocked(key);
+    object = KnownFor(key, read.get.if_match);
     if (!object) {
       std::vector<Read>& waiting = asking_[key];
       first = waiting.empty();
@@ -155,8 +162,9 @@ void CachingStore::Heads::Start(Read read) {
   Post([self = shared_from_this(), key, ctx] { self->Ask(key, ctx); });
 }
 
-// One Head for all who wait. `ctx` is that of the first; the others ask again when only its time is
-// up.
+// One Head for all who wait. `ctx` is that of the first; those who have more time than it ask again
+// when only its time is up. The first one does not: a store may say so before the time is up, where
+// it knows that its next try would come too late.
 void CachingStore::Heads::Ask(const std::string& key, const Context& ctx) {
   Result<ObjectInfo> info = origin_->Head(key, ctx);
   std::shared_ptr<const CachedObject> object;
@@ -167,10 +175,14 @@ void CachingStore::Heads::Ask(const std::string& key, const Context& ctx) {
     waiting = std::move(asking_[key]);
     asking_.erase(key);
   }
-  for (Read& read : waiting) {
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    Read& read = waiting[i];
+    const bool has_more =
+        info.status().code() == Code::kCancelled ||
+        (info.status().code() == Code::kDeadlineExceeded && read.ctx.deadline > ctx.deadline);
     if (object) {
       StartKnown(std::move(read), object);
-    } else if (IsOfTheCaller(info.status().code()) && read.ctx.Check().ok()) {
+    } else if (i > 0 && has_more && read.ctx.Check().ok()) {
       Start(std::move(read));
     } else {
       read.done(info.status());
@@ -187,9 +199,9 @@ void CachingStore::Heads::StartKnown(Read read, const std::shared_ptr<const Cach
       Forget(get.key);
       return Start(std::move(read));
     }
-    Status replaced =
-        Error(Code::kFailedPrecondition, "{}: '{}' has etag {}, expected {}", origin_->name(),
-              EscapeText(get.key), EscapeText(version.etag), EscapeText(get.if_match));
+    Status replaced = Error(
+        Code::kFailedPrecondition, "{}: '{}' was replaced: it has etag {}, expected {}",
+        origin_->name(), EscapeText(get.key), EscapeText(version.etag), EscapeText(get.if_match));
     return Answer(std::move(read), replaced);
   }
   if (get.out.empty()) return Answer(std::move(read), object->info);
@@ -250,21 +262,61 @@ class CachingStore::ForgettingUpload final : public object::Upload {
   const std::string key_;
 };
 
+namespace {
+
+// The caches of one process, so that a forked child knows of those that it has made itself.
+class LiveCaches {
+ public:
+  void Add(const std::shared_ptr<BlockCache>& cache) HR_EXCLUDES(mu_) {
+    MutexLock lock(&mu_);
+    std::erase_if(caches_, [](const auto& one) { return one.expired(); });
+    caches_.push_back(cache);
+  }
+  std::vector<std::shared_ptr<BlockCache>> Get() HR_EXCLUDES(mu_) {
+    std::vector<std::shared_ptr<BlockCache>> caches;
+    MutexLock lock(&mu_);
+    for (const auto& one : caches_)
+      if (auto cache = one.lock()) caches.push_back(std::move(cache));
+    return caches;
+  }
+
+ private:
+  Mutex mu_;  // leaf
+  std::vector<std::weak_ptr<BlockCache>> caches_ HR_GUARDED_BY(mu_);
+};
+LiveCaches& AllLive() {
+  static auto* live =
+      new object::PerProcess<LiveCaches>([] { return std::make_unique<LiveCaches>(); });
+  return live->Get();
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<BlockCache>> ProcessCache::AllOfProcess() { return AllLive().Get(); }
+
 Result<std::shared_ptr<ProcessCache>> ProcessCache::Create(const BlockCacheOptions& options) {
-  HR_ASSIGN_OR_RETURN(auto created, BlockCache::Create(options));
-  // For the first call, which is here; later ones are in children.
-  auto first = std::make_shared<std::unique_ptr<BlockCache>>(std::move(created));
-  std::shared_ptr<ProcessCache> cache(new ProcessCache([options, first, parent = ForkGeneration()] {
-    auto holder = std::make_unique<Holder>();
-    if (ForkGeneration() == parent) {
-      holder->cache = std::move(*first);
-    } else if (auto made = BlockCache::Create(options); made.ok()) {
-      holder->cache = *std::move(made);
-    }
-    return holder;
-  }));
-  (void)cache->Get();
+  std::shared_ptr<ProcessCache> cache(new ProcessCache(options));
+  if (options.node.directory.empty()) return cache;
+  Holder& holder = cache->per_process_.Get();
+  MutexLock lock(&holder.mu);
+  HR_RETURN_IF_ERROR(cache->Make(&holder));
   return cache;
+}
+
+Status ProcessCache::Make(Holder* holder) {
+  holder->tried = true;
+  HR_ASSIGN_OR_RETURN(holder->cache, BlockCache::Create(options_));
+  if (holder->cache->node()) AllLive().Add(holder->cache);
+  holder->ready = holder->cache.get();
+  return OkStatus();
+}
+
+BlockCache* ProcessCache::Get() {
+  Holder& holder = per_process_.Get();
+  if (BlockCache* ready = holder.ready) return ready;
+  MutexLock lock(&holder.mu);
+  if (!holder.tried) (void)Make(&holder);
+  return holder.ready;
 }
 
 Result<std::unique_ptr<CachingStore>> CachingStore::Create(std::shared_ptr<ObjectStore> origin,
@@ -290,14 +342,14 @@ CachingStore::~CachingStore() = default;
 std::shared_ptr<CachingStore::Heads> CachingStore::heads() { return heads_.Get().heads; }
 
 Result<ObjectInfo> CachingStore::Head(const std::string& key, const Context& ctx) {
-  if (auto known = heads()->Known(key)) return known->info;
+  if (auto known = heads()->Fresh(key)) return known->info;
   HR_ASSIGN_OR_RETURN(ObjectInfo info, origin_->Head(key, ctx));
   return heads()->Learn(key, info)->info;
 }
 
 Result<std::shared_ptr<const CachedObject>> CachingStore::Find(const std::string& key,
                                                                const Context& ctx) {
-  auto object = heads()->Known(key);
+  auto object = heads()->Latest(key);
   if (!object) {
     HR_ASSIGN_OR_RETURN(ObjectInfo info, origin_->Head(key, ctx));
     object = heads()->Learn(key, info);
@@ -310,8 +362,73 @@ Result<std::shared_ptr<const CachedObject>> CachingStore::Find(const std::string
 void CachingStore::SubmitGets(std::vector<GetRequest> requests, std::vector<GetDone> dones,
                               const Context& ctx) {
   std::shared_ptr<Heads> known = heads();
-  for (size_t i = 0; i < requests.size(); ++i)
-    known->Start({std::move(requests[i]), std::move(dones[i]), ctx});
+  if (!options_.planned_alone) {
+    for (size_t i = 0; i < requests.size(); ++i)
+      known->Start({std::move(requests[i]), std::move(dones[i]), ctx});
+    return;
+  }
+  Context planned = ctx;
+  planned.caching = Caching::kKeepIfRoom;
+  std::vector<GetRequest> past;
+  std::vector<GetDone> past_dones;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (IsPlanned(requests[i], ctx)) {
+      known->Start({std::move(requests[i]), std::move(dones[i]), planned});
+    } else {
+      past.push_back(std::move(requests[i]));
+      past_dones.push_back(std::move(dones[i]));
+    }
+  }
+  if (!past.empty()) SubmitPast(std::move(past), std::move(past_dones), ctx);
+}
+
+// Whoever reads with kKeepIfRoom follows a plan. Others find what a plan holds, too.
+bool CachingStore::IsPlanned(const GetRequest& request, const Context& ctx) {
+  if (request.if_match.empty() || request.out.empty() || ctx.caching == Caching::kPass)
+    return false;
+  if (ctx.caching == Caching::kKeepIfRoom) return cache_->Get() != nullptr;
+  BlockCache* cache = cache_->made();
+  if (!cache) return false;
+  auto object = heads()->Latest(request.key);
+  const uint64_t bytes = request.out.size();
+  if (!object || object->version.etag != request.if_match) return false;
+  const uint64_t size = object->version.size_bytes;
+  return bytes <= size && request.offset <= size - bytes &&
+         cache->Holds(*object, request.offset, bytes);
+}
+
+// As if there were no cache. Those who follow a plan want to know what came without it.
+void CachingStore::SubmitPast(std::vector<GetRequest> requests, std::vector<GetDone> dones,
+                              const Context& ctx) {
+  BlockCache* cache = ctx.caching == Caching::kKeep ? nullptr : cache_->made();
+  for (size_t i = 0; cache && i < requests.size(); ++i) {
+    const uint64_t bytes = requests[i].out.size();
+    if (bytes == 0) continue;
+    const uint64_t first = requests[i].offset / options_.block_bytes;
+    const uint64_t last = (requests[i].offset + bytes - 1) / options_.block_bytes;
+    dones[i] = cache->CountPast(last - first + 1, bytes, std::move(dones[i]));
+  }
+  origin_->SubmitGets(std::move(requests), std::move(dones), ctx);
+}
+
+void CachingStore::Distrust(const ObjectInfo& object, uint64_t offset, uint64_t bytes) {
+  BlockCache* cache = cache_->made();
+  if (!cache || object.etag.empty() || offset >= object.size_bytes || bytes == 0) return;
+  const ObjectId id = IdentifyObject(
+      {options_.identity, object.key, object.etag, object.size_bytes}, options_.block_bytes);
+  const uint64_t last = offset + std::min(bytes, object.size_bytes - offset) - 1;
+  for (uint64_t number = offset / options_.block_bytes; number <= last / options_.block_bytes;
+       ++number)
+    cache->Forget(BlockOf(id, object.size_bytes, options_.block_bytes, number));
+}
+
+void CachingStore::WillGet(const ObjectInfo& info, uint64_t offset, uint64_t length,
+                           const Context& ctx) {
+  if (options_.planned_alone) return;
+  auto object = heads()->Latest(info.key);
+  BlockCache* cache = cache_->Get();
+  if (object && cache && !info.etag.empty() && object->version.etag == info.etag)
+    cache->WillRead(std::move(object), offset, length, ctx.caching);
 }
 
 Result<std::string> CachingStore::Put(const std::string& key, Bytes data,

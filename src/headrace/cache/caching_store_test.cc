@@ -14,6 +14,7 @@
 #include "headrace/env/testing/memory_file_system.h"
 #include "headrace/env/testing/temporary_directory.h"
 #include "headrace/object/testing/conformance.h"
+#include "headrace/object/testing/faulty_store.h"
 #include "headrace/object/testing/memory_store.h"
 
 namespace headrace::cache {
@@ -50,6 +51,8 @@ class CachingStoreTest : public ::testing::Test {
     options.threads = 3;
     options.max_request_bytes = 4 * kBlock;
     options.hedge = false;
+    // However slow the machine is, a cache does not give up waiting for the other one.
+    options.patience_ms = 3'600'000;
     if (setup.change) setup.change(&options);
     auto cache = ProcessCache::Create(options);
     EXPECT_TRUE(cache.ok()) << cache.status().ToString();
@@ -71,10 +74,9 @@ class CachingStoreTest : public ::testing::Test {
     ASSERT_EQ(out, CountingOrigin::Content(key, version, offset, length));
   }
 
-  // Readers do not wait for the disk: this does.
-  static void UntilAdmitted(CachingStore* store, uint64_t blocks) {
-    while (store->cache()->counters().node.admitted_blocks < blocks)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  // Readers do not wait for the disk: this does, until nothing is on its way to it.
+  static void UntilAdmitted(CachingStore* store) {
+    ASSERT_TRUE(store->cache()->WaitUntilIdle(std::chrono::minutes(4)));
   }
 
   MemoryFileSystem memory_;
@@ -114,6 +116,26 @@ TEST_F(CachingStoreTest, FetchesNeighboursTogether) {
   EXPECT_EQ(origin_->bytes(), 16u * kBlock);
 }
 
+// As a store does that knows that its next try would come too late.
+TEST_F(CachingStoreTest, AHeadThatEndsBeforeItsTimeIsNotAskedForAgain) {
+  origin_->Add("a", 1000);
+  auto faulty = std::make_shared<object::FaultyStore>(origin_);
+  BlockCacheOptions options;
+  options.memory_bytes = 1 << 20;
+  auto cache = ProcessCache::Create(options);
+  ASSERT_TRUE(cache.ok()) << cache.status().ToString();
+  auto store = CachingStore::Create(faulty, *cache, {.identity = "", .block_bytes = kBlock});
+  ASSERT_TRUE(store.ok());
+  faulty->FailNth(object::StoreOperation::kHead, 1, Error(Code::kDeadlineExceeded, "too late"), 3);
+  Context ctx;
+  ctx.deadline = Context::Clock::now() + std::chrono::hours(1);
+  std::string out(1000, '\0');
+  EXPECT_EQ(Read(store->get(), "a", 0, &out, ctx).code(), Code::kDeadlineExceeded);
+  EXPECT_EQ(faulty->count(object::StoreOperation::kHead), 1u);
+  faulty->Heal();
+  ExpectRead(store->get(), "a", 0, 1000);
+}
+
 TEST_F(CachingStoreTest, TellsWhatObjectsAreAsTheOriginDoes) {
   origin_->Add("a", 100);
   auto store = Open();
@@ -143,7 +165,7 @@ TEST_F(CachingStoreTest, AReplacedObjectIsAnErrorToWhoWantsTheOldOne) {
       .key = "a", .offset = 2 * kBlock, .out = Writable(&out), .if_match = "v1"};
   EXPECT_EQ(store->Get(rest, {}).status().code(), Code::kFailedPrecondition);
   ExpectRead(store.get(), "a", 0, 4 * kBlock, 2);
-  UntilAdmitted(store.get(), 5);
+  UntilAdmitted(store.get());
   origin_->Add("a", 4 * kBlock, 3);
   ASSERT_EQ(store->cache()->node()->Drop((*store->Find("a", {}))->Block(3)), true);
   ExpectRead(store.get(), "a", 0, 4 * kBlock, 3);  // any version will do, but only one
@@ -160,6 +182,28 @@ TEST_F(CachingStoreTest, ANewEtagAskedForIsLookedUp) {
   auto fresh = store->Get({.key = "a", .offset = 5, .out = Writable(&out), .if_match = "v2"}, {});
   ASSERT_TRUE(fresh.ok()) << fresh.status().ToString();
   EXPECT_EQ(out, CountingOrigin::Content("a", 2, 5, 100));
+}
+
+// What is opened anew is asked for anew; what is open goes on reading its version without a Head.
+TEST_F(CachingStoreTest, WithoutTimeToLiveEachHeadIsTheOriginsAndReadsGoOn) {
+  origin_->Add("a", 4 * kBlock, 1);
+  auto cache = ProcessCache::Create({.fs = &files_, .node = {.directory = "/cache"}});
+  ASSERT_TRUE(cache.ok());
+  auto store = *CachingStore::Create(origin_, *cache, {.block_bytes = kBlock, .head_ttl_ms = 0});
+  std::string out(4 * kBlock, '\0');
+  object::GetRequest old{.key = "a", .offset = 0, .out = Writable(&out), .if_match = "v1"};
+  EXPECT_EQ(store->Head("a", {})->etag, "v1");
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(store->Get(old, {}).ok());
+  EXPECT_EQ(origin_->heads(), 1u);
+  EXPECT_TRUE(store->Find("a", {}).ok());
+  EXPECT_EQ(origin_->heads(), 1u);
+
+  origin_->Add("a", 4 * kBlock, 2);
+  EXPECT_TRUE(store->Get(old, {}).ok());  // as it was: all of it is here
+  EXPECT_EQ(store->Head("a", {})->etag, "v2");
+  EXPECT_EQ(store->Get(old, {}).status().code(), Code::kFailedPrecondition);
+  ASSERT_TRUE(Read(store.get(), "a", 0, &out).ok());
+  EXPECT_EQ(out, CountingOrigin::Content("a", 2, 0, out.size()));
 }
 
 TEST_F(CachingStoreTest, TheOriginsErrorsReachAllWhoWaitAndAreNotKept) {
@@ -186,8 +230,12 @@ TEST_F(CachingStoreTest, ManyReadersOfOneBlockShareOneFetch) {
 
 TEST_F(CachingStoreTest, TwoCachesOnOneDirectoryFetchEachBlockOnce) {
   origin_->Add("a", 32 * kBlock);
-  origin_->Delay(std::chrono::milliseconds(3));
   auto a = Open(), b = Open();
+  auto waits = [&] { return a->cache()->counters().waits + b->cache()->counters().waits; };
+  // Both begin with the same block: who asks for it first has no answer before the other one waits.
+  origin_->OnRead([&] {
+    while (waits() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
   std::vector<std::jthread> readers;
   for (auto* store : {a.get(), b.get()})
     readers.emplace_back([store] {
@@ -196,18 +244,18 @@ TEST_F(CachingStoreTest, TwoCachesOnOneDirectoryFetchEachBlockOnce) {
   readers.clear();
   EXPECT_EQ(origin_->MostFetched(32), 1u);
   EXPECT_EQ(origin_->LeastFetched(32), 1u);
-  EXPECT_GT(a->cache()->counters().waits + b->cache()->counters().waits, 0u);
+  EXPECT_GT(waits(), 0u);
 }
 
 TEST_F(CachingStoreTest, ABadBlockIsFetchedAnewOnce) {
   origin_->Add("a", 4 * kBlock);
   auto store = Open();
   ExpectRead(store.get(), "a", 0, 4 * kBlock);
-  UntilAdmitted(store.get(), 4);
+  UntilAdmitted(store.get());
   auto object = store->Find("a", {});
   ASSERT_TRUE(object.ok());
   std::string path =
-      store->cache()->node()->paths().Block((*object)->Block(2), BlockFileKind::kBlock);
+      store->cache()->node()->disks()[0]->paths().Block((*object)->Block(2), BlockFileKind::kBlock);
   std::string content = *memory_.ReadWhole(path, 1 << 20);
   content[5000] = static_cast<char>(content[5000] ^ 4);
   ASSERT_TRUE(memory_.WriteAtomically(path, AsBytes(content)).ok());
@@ -269,7 +317,7 @@ TEST_F(CachingStoreTest, MemoryServesWithoutTheDisk) {
   origin_->Add("a", 8 * kBlock);
   auto store = Open({.memory_bytes = 16 * kBlock});
   ExpectRead(store.get(), "a", 0, 8 * kBlock);
-  UntilAdmitted(store.get(), 8);
+  UntilAdmitted(store.get());
   ASSERT_TRUE(memory_.RemoveTree("/cache/blocks").ok());
   ExpectRead(store.get(), "a", 0, 8 * kBlock);
   EXPECT_EQ(origin_->bytes(), 8u * kBlock);
@@ -283,21 +331,22 @@ TEST_F(CachingStoreTest, MemoryServesWithoutTheDisk) {
 
 TEST_F(CachingStoreTest, AReadersDeadlineEndsItsWaitOnly) {
   origin_->Add("a", 2 * kBlock);
-  std::atomic<bool> go{false};
+  std::atomic<bool> asked{false}, go{false};
   origin_->OnRead([&] {
+    asked = true;
     while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   });
   auto store = Open();
   ASSERT_TRUE(store->Head("a", {}).ok());
   std::jthread patient([&] { ExpectRead(store.get(), "a", 0, 100); });
+  while (!asked) std::this_thread::yield();
+  // The origin answers only after the hurried reader has gone: one that waited for it would wait
+  // for ever.
   Context hurried;
   hurried.deadline = Context::Clock::now() + std::chrono::milliseconds(50);
   std::string out(100, '\0');
-  std::jthread opener([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    go = true;
-  });
   EXPECT_EQ(Read(store.get(), "a", 500, &out, hurried).code(), Code::kDeadlineExceeded);
+  go = true;
   patient.join();
 }
 

@@ -3,22 +3,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
-#include "headrace/base/crc32c.h"
 #include "headrace/base/fault_point.h"
 #include "headrace/base/text.h"
+#include "headrace/env/process.h"
 
 namespace headrace::cache {
 namespace {
 
 constexpr size_t kDescribedRing = 256;
 constexpr uint64_t kDefaultLimit = uint64_t{16} << 30, kDefaultFreeFloor = uint64_t{1} << 30;
-
-// Room for a header and for one page, once for each thread.
-AlignedBuffer& Scratch() {
-  thread_local AlignedBuffer scratch;
-  return scratch;
-}
 
 bool IsOfTheCaller(Code code) {
   return code == Code::kCancelled || code == Code::kDeadlineExceeded;
@@ -36,7 +32,8 @@ NodeCache::NodeCache(FileSystem* fs, NodeCacheOptions options)
       options_(std::move(options)),
       paths_(options_.directory),
       reads_(options_.suspension),
-      writes_(options_.suspension) {}
+      writes_(options_.suspension),
+      memory_limit_bytes_(MemoryLimitBytes()) {}
 
 NodeCache::~NodeCache() {
   if (mounted_) (void)fs_->Remove(mounted_->presence_path);
@@ -47,6 +44,9 @@ Result<std::unique_ptr<NodeCache>> NodeCache::Open(FileSystem* fs, NodeCacheOpti
   if (options.directory.empty())
     return Status(Code::kInvalidArgument, "the cache needs a directory");
   std::unique_ptr<NodeCache> cache(new NodeCache(fs, std::move(options)));
+  HR_ASSIGN_OR_RETURN(cache->reader_, BlockReader::Create(fs, &cache->paths_,
+                                                          {.post = cache->options_.post,
+                                                           .io = cache->options_.io}));
   Status mounted = cache->Mount(ctx);
   bool nothing_there = mounted.code() == Code::kNotFound && !cache->options_.create;
   if (mounted.code() == Code::kFailedPrecondition || nothing_there || IsOfTheCaller(mounted.code()))
@@ -89,19 +89,21 @@ Result<std::unique_ptr<MountedCache>> NodeCache::OpenDirectory(bool create, cons
 Status NodeCache::Mount(const Context& ctx) {
   MutexLock mounting(&mount_mu_);
   std::shared_ptr<MountedCache> old;
+  bool may_make;
   {
     MutexLock lock(&mu_);
     old = mounted_;
+    may_make = !was_mounted_ && options_.create;
   }
-  if (old) {
+  if (old && old->state->Check().ok()) {
     HR_ASSIGN_OR_RETURN(FileInfo marker, fs_->Stat(paths_.Marker()));
     if (marker.device == old->device && marker.inode == old->inode) return OkStatus();
   }
   // Once it was there it is never made anew: what is at its place may be another disk.
-  HR_ASSIGN_OR_RETURN(std::shared_ptr<MountedCache> opened,
-                      OpenDirectory(!old && options_.create, ctx));
+  HR_ASSIGN_OR_RETURN(std::shared_ptr<MountedCache> opened, OpenDirectory(may_make, ctx));
   MutexLock lock(&mu_);
   mounted_ = std::move(opened);
+  was_mounted_ = true;
   described_.clear();
   return OkStatus();
 }
@@ -113,11 +115,9 @@ NodeCache::Use NodeCache::Begin(Side side, const Context& ctx) {
     Suspension& suspension = SuspensionOf(side);
     if (!suspension.Allow(SteadyMs())) return use;
     use.probing = suspension.suspended();
-    if (!use.probing) {
-      use.mounted = mounted_;
-      return use;
-    }
+    if (!use.probing) use.mounted = mounted_;
   }
+  if (!use.probing) return UnlessLost(std::move(use));
   Status mounted = Mount(ctx);
   if (!mounted.ok()) {
     if (!IsOfTheCaller(mounted.code())) Fail(side, mounted);
@@ -130,27 +130,56 @@ NodeCache::Use NodeCache::Begin(Side side, const Context& ctx) {
 
 NodeCache::Use NodeCache::Peek() {
   Use use;
-  MutexLock lock(&mu_);
-  if (!reads_.suspended()) use.mounted = mounted_;
-  return use;
+  {
+    MutexLock lock(&mu_);
+    if (!reads_.suspended()) use.mounted = mounted_;
+  }
+  return UnlessLost(std::move(use));
+}
+
+// Where the shared words have gone with their disk the cache is opened anew, once that is back.
+NodeCache::Use NodeCache::UnlessLost(Use use) {
+  Status there = use ? use.state()->Check() : OkStatus();
+  if (there.ok()) return use;
+  {
+    MutexLock lock(&mu_);
+    if (mounted_ != use.mounted) return Use();
+    mounted_.reset();
+  }
+  Fail(Side::kRead, there);
+  return Use();
 }
 
 void NodeCache::Fail(Side side, const Status& why) {
   (side == Side::kRead ? counts_.read_failures : counts_.write_failures) += 1;
-  bool first;
+  bool first, is_told = false;
   {
     MutexLock lock(&mu_);
-    bool healthy = !reads_.suspended() && !writes_.suspended();
+    bool healthy = IsHealthy();
     first = writes_.Fail(SteadyMs()) && healthy;
     // What cannot be read is of no use to write.
     if (side == Side::kRead) (void)reads_.Fail(SteadyMs());
+    // A full disk is told of once, whether its space or a write shows it.
+    if (why.code() == Code::kResourceExhausted) {
+      is_told = std::exchange(full_, true);
+      refused_ms_ = SteadyMs();
+    }
   }
-  if (!first) return;
+  if (first && is_told)
+    counts_.degraded += 1;
+  else if (first)
+    TellDegraded(side == Side::kRead ? "read" : "written", why);
+}
+
+void NodeCache::TellDegraded(std::string_view what, const Status& why) {
   counts_.degraded += 1;
   Warn(fmt::format(
-      "the cache {} cannot be {} ({}); going on without it, and trying it again now "
-      "and then",
-      EscapeText(paths_.root()), side == Side::kRead ? "read" : "written", why.message()));
+      "the cache {} cannot be {} ({}); going on without it, and trying it again now and then",
+      EscapeText(paths_.root()), what, why.message()));
+}
+
+void NodeCache::TellRecovered() const {
+  Warn(fmt::format("the cache {} works again", EscapeText(paths_.root())));
 }
 
 void NodeCache::End(const Use& use, Side side) {
@@ -158,81 +187,82 @@ void NodeCache::End(const Use& use, Side side) {
   bool recovered;
   {
     MutexLock lock(&mu_);
-    recovered = SuspensionOf(side).Succeed() && !reads_.suspended() && !writes_.suspended();
+    recovered = SuspensionOf(side).Succeed() && IsHealthy();
   }
-  if (recovered) Warn(fmt::format("the cache {} works again", EscapeText(paths_.root())));
+  if (recovered) TellRecovered();
+}
+
+bool NodeCache::IsHealthy() const {
+  return !read_only_ && !reads_.suspended() && !writes_.suspended();
+}
+
+// Whoever asks for the space notices a disk that can only be read, also while nothing is written.
+Result<uint64_t> NodeCache::FreeBytes() {
+  auto free = fs_->FreeBytes(paths_.root());
+  const bool read_only = free.status().code() == Code::kPermissionDenied;
+  bool tell;
+  {
+    MutexLock lock(&mu_);
+    if (read_only == read_only_) return free;
+    const bool was_healthy = IsHealthy();
+    read_only_ = read_only;
+    tell = read_only ? was_healthy : IsHealthy();
+  }
+  if (tell && read_only) TellDegraded("written", free.status());
+  if (tell && !read_only) TellRecovered();
+  return free;
 }
 
 Status NodeCache::Read(const BlockId& id, uint32_t offset, MutableBytes out, const Context& ctx) {
+  Mutex mu;
+  CondVar ended;
+  std::optional<Status> result;
+  HR_RETURN_IF_ERROR(StartRead(id, offset, out, ctx, [&](Status status) {
+    MutexLock lock(&mu);
+    result = std::move(status);
+    ended.NotifyOne();  // under the lock: the waiter owns it, and may end as soon as it is free
+  }));
+  MutexLock lock(&mu);
+  while (!result) ended.Wait(&mu);
+  return *std::move(result);
+}
+
+Status NodeCache::StartRead(const BlockId& id, uint32_t offset, MutableBytes out,
+                            const Context& ctx, ReadDone done) {
   Use use = Begin(Side::kRead, ctx);
   if (!use) return Suspended(paths_.root());
-  Status status = ReadBlock(id, offset, out, ctx);
+  Status status = FaultPoint("cache.read");
+  if (status.ok()) {
+    constexpr uint64_t kShareKeptOpen = 64;  // of the limit: others' evictions free it later
+    BlockReader::Wanted wanted{id, offset, out, ReadsDirectly(*use.state()),
+                               use.state()->limit_bytes() / kShareKeptOpen};
+    status = reader_->Start(wanted, ctx, [this, use, id, done = std::move(done)](Status read) {
+      done(FinishRead(use, id, std::move(read)));
+    });
+  }
+  return status.ok() ? status : FinishRead(use, id, std::move(status));
+}
+
+bool NodeCache::ReadsDirectly(const CacheState& state) const {
+  if (options_.direct_reads != DirectReads::kAuto)
+    return options_.direct_reads == DirectReads::kAlways;
+  return memory_limit_bytes_ != 0 && state.used_bytes() > memory_limit_bytes_ / 2;
+}
+
+// What becomes of the cache, and of what the caller is told.
+Status NodeCache::FinishRead(const Use& use, const BlockId& id, Status status) {
   if (status.ok() || status.code() == Code::kNotFound || status.code() == Code::kDataLoss)
     End(use, Side::kRead);
   if (status.ok()) use.state()->Touch(id);
   if (status.ok() || status.code() == Code::kNotFound || IsOfTheCaller(status.code()))
     return status;
+  reader_->Forget(id);
   if (status.code() == Code::kDataLoss) {
     if (DropFrom(use.state(), id)) counts_.dropped_blocks += 1;
     return status;
   }
   Fail(Side::kRead, status);
   return Suspended(paths_.root());
-}
-
-Status NodeCache::ReadBlock(const BlockId& id, uint32_t offset, MutableBytes out,
-                            const Context& ctx) {
-  HR_RETURN_IF_ERROR(FaultPoint("cache.read"));
-  HR_ASSIGN_OR_RETURN(auto file, fs_->OpenForRead(paths_.Block(id, BlockFileKind::kBlock)));
-  return ReadPages(*file, id, offset, out, ctx);
-}
-
-// Whole pages are read and checked: those that `out` covers whole where they go, the others in a
-// buffer of the thread.
-Status NodeCache::ReadPages(const RandomAccessFile& file, const BlockId& id, uint32_t offset,
-                            MutableBytes out, const Context& ctx) {
-  uint32_t header_bytes = BlockHeaderBytes(id.length);
-  if (offset > id.length || out.size() > id.length - offset)
-    return Error(Code::kInternal, "bytes {} to {} of a block of {}", offset, offset + out.size(),
-                 id.length);
-  if (file.size() != uint64_t{header_bytes} + id.length)
-    return Error(Code::kDataLoss, "a cached block has {} bytes, expected {}", file.size(),
-                 uint64_t{header_bytes} + id.length);
-  if (!Scratch().Reserve(std::max(header_bytes, kPageBytes)))
-    return Status(Code::kResourceExhausted, "no memory to read a block");
-  MutableBytes scratch(Scratch().data(), Scratch().capacity());
-  HR_RETURN_IF_ERROR(file.ReadAt(0, scratch.first(header_bytes), ctx));
-  HR_ASSIGN_OR_RETURN(BlockHeader header, ParseBlockHeader(scratch.first(header_bytes)));
-  if (header.id != id) return Status(Code::kDataLoss, "a cached block is another one");
-  auto check = [&](uint32_t page, Bytes bytes) {
-    return Crc32c(bytes) == header.page_checksums[page]
-               ? OkStatus()
-               : Error(Code::kDataLoss, "page {} of a cached block has a wrong checksum", page);
-  };
-  while (!out.empty()) {
-    uint32_t page = offset / kPageBytes, in_page = offset % kPageBytes;
-    uint32_t page_begin = page * kPageBytes;
-    uint32_t page_length = std::min(kPageBytes, id.length - page_begin);
-    if (in_page == 0 && out.size() >= page_length) {
-      // As many whole pages as there are, in one read.
-      size_t whole = std::min<size_t>(out.size(), id.length - offset);
-      if (offset + whole != id.length) whole -= whole % kPageBytes;
-      HR_RETURN_IF_ERROR(file.ReadAt(header_bytes + offset, out.first(whole), ctx));
-      for (size_t at = 0; at < whole; at += kPageBytes, ++page)
-        HR_RETURN_IF_ERROR(check(page, out.subspan(at, std::min<size_t>(kPageBytes, whole - at))));
-      offset += static_cast<uint32_t>(whole);
-      out = out.subspan(whole);
-      continue;
-    }
-    MutableBytes bytes = scratch.first(page_length);
-    HR_RETURN_IF_ERROR(file.ReadAt(header_bytes + page_begin, bytes, ctx));
-    HR_RETURN_IF_ERROR(check(page, bytes));
-    size_t wanted = std::min<size_t>(out.size(), page_length - in_page);
-    std::copy_n(bytes.begin() + in_page, wanted, out.begin());
-    offset += static_cast<uint32_t>(wanted);
-    out = out.subspan(wanted);
-  }
-  return OkStatus();
 }
 
 bool NodeCache::Contains(const BlockId& id) {
@@ -245,6 +275,7 @@ bool NodeCache::Drop(const BlockId& id) {
 }
 
 bool NodeCache::DropFrom(CacheState* state, const BlockId& id) {
+  reader_->Forget(id);
   if (!fs_->Remove(paths_.Block(id, BlockFileKind::kBlock)).ok()) return false;
   state->AddUsed(-static_cast<int64_t>(BlockCost(id.length)));
   state->Forget(id);
@@ -257,15 +288,17 @@ NodeCache::Claim::~Claim() {
 }
 
 Result<std::unique_ptr<NodeCache::Claim>> NodeCache::ClaimBlock(const BlockId& id) {
-  Use use = Begin(Side::kWrite, Context());
+  const bool read_only = FreeBytes().status().code() == Code::kPermissionDenied;
+  Use use = read_only ? Use() : Begin(Side::kWrite, Context());
   if (!use) {
     counts_.refused_blocks += 1;
     return Suspended(paths_.root());
   }
-  uint64_t limit = use.state()->limit_bytes();
-  if (BlockCost(id.length) > limit) {
+  uint64_t limit = use.state()->limit_bytes(), cost = BlockCost(id.length);
+  if (cost > limit) {
     (void)Refuse(Error(Code::kResourceExhausted, "its limit of {} is less than a block of {}",
-                       FormatSize(limit), FormatSize(BlockCost(id.length))));
+                       FormatSize(limit), FormatSize(cost)),
+                 cost);
     return Suspended(paths_.root());
   }
   auto lock = LockBlock(id);
@@ -301,8 +334,8 @@ Result<std::unique_ptr<FileLock>> NodeCache::LockBlock(const BlockId& id) {
 }
 
 Status NodeCache::Claim::Admit(const ObjectVersion& object, uint32_t block_bytes, Bytes data,
-                               const ExpectedUse& use) {
-  return cache_->Admit(use_, id_, object, block_bytes, data, use);
+                               const ExpectedUse& use, Displace displace) {
+  return cache_->Admit(use_, id_, object, block_bytes, data, {use, displace});
 }
 
 // 1. count the bytes, evicting for them, 2. write a temporary file, 3. rename it. No sync: a power
@@ -310,25 +343,36 @@ Status NodeCache::Claim::Admit(const ObjectVersion& object, uint32_t block_bytes
 // until the next claim or count; killed after 2, the next claim of the block removes the temporary
 // file.
 Status NodeCache::Admit(const Use& use, const BlockId& id, const ObjectVersion& object,
-                        uint32_t block_bytes, Bytes data, const ExpectedUse& expected) {
+                        uint32_t block_bytes, Bytes data, const Newcomer& newcomer) {
   CacheState* state = use.state();
   uint64_t cost = BlockCost(id.length);
-  Status status = Reserve(state, cost);
-  if (!status.ok()) return Refuse(status);
+  Status status = Reserve(state, cost, newcomer);
+  if (!status.ok()) {
+    // That a cache is full of what plans need is no news.
+    const bool by_limit = state->used_bytes() + cost > state->limit_bytes();
+    return Refuse(status, cost, newcomer.displace == Displace::kFarther || !by_limit);
+  }
   // Before the block can be seen: it must not look like one that was never used.
-  ExpectedUse now = expected;
+  ExpectedUse now = newcomer.use;
   if (now.plan == kNoPlan) now.at = state->Now();
   state->SetUse(id, now);
   status = WriteBlock(id, data);
-  if (status.code() == Code::kResourceExhausted) {
-    // A quota shows only here. Giving up other blocks may help.
-    auto evicted = Evict(state, cost);
+  // A quota shows only here. Giving up other blocks may help: but not where no file may be so
+  // large, nor a disk that was full already.
+  const bool may_help = BlockHeaderBytes(id.length) + id.length <= FileSizeLimit() && !use.probing;
+  if (status.code() == Code::kResourceExhausted && may_help) {
+    auto evicted = Evict(state, cost, newcomer);
     if (evicted.ok() && *evicted >= cost) status = WriteBlock(id, data);
   }
   if (!status.ok()) {
+    // Others have filled the disk since its space was looked at?
+    auto free = fs_->FreeBytes(paths_.root());
+    const bool no_room =
+        status.code() == Code::kResourceExhausted && free.ok() && *free < cost && may_help;
     (void)fs_->Remove(paths_.Block(id, BlockFileKind::kTemporary));
     state->AddUsed(-static_cast<int64_t>(cost));
     state->Forget(id);
+    if (no_room) return Refuse(status, cost);
     counts_.refused_blocks += 1;
     Fail(Side::kWrite, status);
     return status;
@@ -336,21 +380,21 @@ Status NodeCache::Admit(const Use& use, const BlockId& id, const ObjectVersion& 
   End(use, Side::kWrite);
   counts_.admitted_blocks += 1;
   counts_.admitted_bytes += id.length;
-  {
-    MutexLock lock(&mu_);
-    full_ = false;
-  }
+  NoteAdmitted(cost);
   Describe(state, id, {object, block_bytes});
   return OkStatus();
 }
 
-Status NodeCache::Refuse(const Status& why) {
+Status NodeCache::Refuse(const Status& why, uint64_t cost, bool tell) {
   counts_.refused_blocks += 1;
+  if (!tell) return why;
   bool first;
   {
     MutexLock lock(&mu_);
     first = !full_;
     full_ = true;
+    refused_cost_ = std::max(refused_cost_, cost);
+    refused_ms_ = SteadyMs();
   }
   if (first)
     Warn(fmt::format("the cache {} takes nothing more: {}", EscapeText(paths_.root()),
@@ -358,15 +402,24 @@ Status NodeCache::Refuse(const Status& why) {
   return why;
 }
 
+// That a small block fits where large ones do not changes nothing, nor does one that takes the
+// place of another.
+void NodeCache::NoteAdmitted(uint64_t cost) {
+  constexpr uint64_t kCalmMs = 60'000;
+  MutexLock lock(&mu_);
+  if (!full_ || cost < refused_cost_ || SteadyMs() < refused_ms_ + kCalmMs) return;
+  full_ = false;
+  refused_cost_ = 0;
+}
+
 Status NodeCache::WriteBlock(const BlockId& id, Bytes data) {
   std::string temporary = paths_.Block(id, BlockFileKind::kTemporary);
   if (data.size() != id.length)
     return Error(Code::kInternal, "a block of {} bytes, expected {}", data.size(), id.length);
   HR_RETURN_IF_ERROR(FaultPoint("cache.admit.before_write"));
-  HR_ASSIGN_OR_RETURN(auto file, fs_->Create(temporary));
-  HR_RETURN_IF_ERROR(file->Append(AsBytes(EncodeBlockHeader(id, data))));
-  HR_RETURN_IF_ERROR(file->Append(data));
-  HR_RETURN_IF_ERROR(file->Close());
+  const std::string header = EncodeBlockHeader(id, data);
+  const std::array<Bytes, 2> parts{AsBytes(header), data};
+  HR_RETURN_IF_ERROR(fs_->WriteDirect(temporary, parts));
   HR_RETURN_IF_ERROR(FaultPoint("cache.admit.before_rename"));
   HR_RETURN_IF_ERROR(fs_->Rename(temporary, paths_.Block(id, BlockFileKind::kBlock)));
   return FaultPoint("cache.admit.after_rename");
@@ -430,13 +483,24 @@ Result<NodeCache::PlanSlot> NodeCache::JoinPlans() {
     return progress[a].advanced < progress[b].advanced;
   });
   for (uint32_t plan : plans) {
-    auto lock = fs_->Lock(paths_.State(fmt::format("plan-{}.lock", plan)));
-    if (!lock.ok() && lock.status().code() == Code::kFailedPrecondition) continue;
-    if (!lock.ok()) return Suspended(paths_.root());
-    use.state()->SetProgress(plan, {0, use.state()->Now(), 0});
-    return PlanSlot{plan, *std::move(lock)};
+    auto slot = JoinPlansAs(plan);
+    if (slot.ok() || slot.status().code() != Code::kAlreadyExists) return slot;
   }
   return Status(Code::kUnavailable, "too many plans at once for one cache");
+}
+
+Result<NodeCache::PlanSlot> NodeCache::JoinPlansAs(uint32_t plan) {
+  Use use = Peek();
+  if (!use) return Suspended(paths_.root());
+  auto lock = fs_->Lock(paths_.State(fmt::format("plan-{}.lock", plan)));
+  if (!lock.ok() && lock.status().code() == Code::kFailedPrecondition)
+    return Error(Code::kAlreadyExists, "another plan has the number {}", plan);
+  if (!lock.ok()) return Suspended(paths_.root());
+  use.state()->SetProgress(plan, {0, use.state()->Now(), 0});
+  PlanSlot slot;
+  slot.plan = plan;
+  slot.locks.push_back(*std::move(lock));
+  return slot;
 }
 
 void NodeCache::SetProgress(const PlanSlot& slot, uint64_t position, uint64_t ns_per_position) {
@@ -456,21 +520,20 @@ uint64_t NodeCache::limit_bytes() {
 
 bool NodeCache::healthy() {
   MutexLock lock(&mu_);
-  return mounted_ && !reads_.suspended() && !writes_.suspended();
+  return mounted_ && IsHealthy();
 }
 
-NodeCacheCounters NodeCache::counters() const {
-  NodeCacheCounters now;
-  now.admitted_blocks = counts_.admitted_blocks;
-  now.admitted_bytes = counts_.admitted_bytes;
-  now.refused_blocks = counts_.refused_blocks;
-  now.dropped_blocks = counts_.dropped_blocks;
-  now.evicted_blocks = counts_.evicted_blocks;
-  now.evicted_bytes = counts_.evicted_bytes;
-  now.read_failures = counts_.read_failures;
-  now.write_failures = counts_.write_failures;
-  now.degraded = counts_.degraded;
-  return now;
+NodeCacheCounters& NodeCacheCounters::operator+=(const NodeCacheCounters& other) {
+  admitted_blocks += other.admitted_blocks;
+  admitted_bytes += other.admitted_bytes;
+  refused_blocks += other.refused_blocks;
+  dropped_blocks += other.dropped_blocks;
+  evicted_blocks += other.evicted_blocks;
+  evicted_bytes += other.evicted_bytes;
+  read_failures += other.read_failures;
+  write_failures += other.write_failures;
+  degraded += other.degraded;
+  return *this;
 }
 
 }  // namespace headrace::cache

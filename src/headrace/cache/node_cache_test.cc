@@ -226,6 +226,81 @@ TEST_F(NodeCacheTest, PinnedObjectsStayAndNothingElseFits) {
   EXPECT_TRUE(cache->healthy());
 }
 
+TEST_F(NodeCacheTest, SmallBlocksThatFitDoNotEndAFullCache) {
+  const ObjectVersion small{"test://origin", "small", "v1", 1000};
+  const BlockId small_id = BlockOf(IdentifyObject(small, kBlock), small.size_bytes, kBlock, 0);
+  auto cache = Open(kCost + BlockCost(small_id.length) + 2 * kDescriptorCost);
+  const std::string pin = cache->paths().Pin(Id(1).object);
+  ASSERT_TRUE(Admit(cache.get(), 1).ok());
+  ASSERT_TRUE(memory_.WriteAtomically(pin, AsBytes(std::string_view())).ok());
+  for (int i = 0; i < 3; ++i) {
+    clock_ += 100'000;
+    EXPECT_EQ(Admit(cache.get(), 2).code(), Code::kResourceExhausted);
+    auto claim = cache->ClaimBlock(small_id);
+    ASSERT_TRUE(claim.ok());
+    EXPECT_TRUE((*claim)->Admit(small, kBlock, AsBytes(std::string(1000, 'x')), {}).ok());
+    EXPECT_TRUE(cache->Drop(small_id));
+  }
+  EXPECT_THAT(warnings_, SizeIs(1));
+  // It takes as large ones again, for a while; then it is full once more.
+  ASSERT_TRUE(memory_.Remove(pin).ok());
+  clock_ += 100'000;
+  EXPECT_TRUE(Admit(cache.get(), 3).ok());
+  ASSERT_TRUE(memory_.WriteAtomically(pin, AsBytes(std::string_view())).ok());
+  EXPECT_EQ(Admit(cache.get(), 4).code(), Code::kResourceExhausted);
+  EXPECT_THAT(warnings_, SizeIs(2));
+}
+
+// Of two writers that find a disk full, one may see it at its space and one at its write.
+TEST_F(NodeCacheTest, AFullDiskIsToldOfOnceHoweverItShows) {
+  auto cache = Open(2 * kCost + kDescriptorCost);
+  ASSERT_TRUE(Admit(cache.get(), 1).ok());
+  ASSERT_TRUE(
+      memory_.WriteAtomically(cache->paths().Pin(Id(1).object), AsBytes(std::string_view())).ok());
+  ASSERT_TRUE(Admit(cache.get(), 2).ok());
+  EXPECT_EQ(Admit(cache.get(), 3).code(), Code::kResourceExhausted);
+  EXPECT_TRUE(cache->Drop(Id(2)));
+  files_.FailNth(FileOperation::kAppend, 1, Error(Code::kResourceExhausted, "no space left"), 1000);
+  EXPECT_EQ(Admit(cache.get(), 4).code(), Code::kResourceExhausted);
+  EXPECT_EQ(cache->counters().degraded, 1u);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("takes nothing more")));
+}
+
+TEST_F(NodeCacheTest, ACacheFullOfWhatPlansNeedIsNoNews) {
+  auto cache = Open(2 * kCost + kDescriptorCost);
+  auto slot = cache->JoinPlans();
+  ASSERT_TRUE(slot.ok());
+  for (uint64_t i = 1; i <= 2; ++i) ASSERT_TRUE(Admit(cache.get(), i, {slot->plan, 100}).ok());
+  auto claim = cache->ClaimBlock(Id(3));
+  ASSERT_TRUE(claim.ok());
+  const std::string content = Content(Id(3));
+  EXPECT_EQ((*claim)
+                ->Admit(kVersion, kBlock, AsBytes(content), {slot->plan, 100}, Displace::kUnclaimed)
+                .code(),
+            Code::kResourceExhausted);
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_THAT(Cached(cache.get()), ElementsAre(1, 2));
+}
+
+TEST_F(NodeCacheTest, ADiskThatCanOnlyBeReadIsNoticedWhileNothingIsWritten) {
+  auto cache = Open(2 * kCost + kDescriptorCost);
+  for (uint64_t i = 1; i <= 2; ++i) ASSERT_TRUE(Admit(cache.get(), i).ok());
+  files_.FailNth(FileOperation::kFreeBytes, 1, Error(Code::kPermissionDenied, "Read-only"), 1000);
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(cache->HasRoom(1));
+  EXPECT_FALSE(cache->healthy());
+  EXPECT_EQ(Read(cache.get(), 1), Code::kOk);
+  const uint64_t written = files_.count(FileOperation::kLock);
+  clock_ += 100'000;
+  EXPECT_EQ(Admit(cache.get(), 3).code(), Code::kUnavailable);
+  EXPECT_EQ(files_.count(FileOperation::kLock), written);
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot be written (Read-only)")));
+  files_.Heal();
+  EXPECT_TRUE(Admit(cache.get(), 3).ok());
+  EXPECT_TRUE(cache->healthy());
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot be written"), HasSubstr("works again")));
+  EXPECT_EQ(cache->counters().degraded, 1u);
+}
+
 TEST_F(NodeCacheTest, ALimitBelowOneBlockOnlyStreams) {
   auto cache = Open(kCost - 1);
   EXPECT_EQ(Admit(cache.get(), 1).code(), Code::kUnavailable);

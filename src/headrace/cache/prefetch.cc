@@ -1,7 +1,9 @@
 #include "headrace/cache/prefetch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -13,19 +15,24 @@
 namespace headrace::cache {
 namespace {
 
-constexpr uint64_t kMinAheadBlocks = 16;
+constexpr uint64_t kMinAheadBlocks = 4;
+constexpr uint64_t kGroupBytes = 16 << 20;
 
 // What fetches under way report to. Outlives the prefetcher where they do.
 struct Progress {
-  explicit Progress(RequestLimit::Options options) : limit(options) {}
+  Progress(const PrefetchLimits& bounds, uint32_t first_requests)
+      : limits(bounds), limit({.start = first_requests, .most = bounds.max_requests}) {}
 
   Mutex mu;  // order: none is taken under it
   CondVar changed_cv;
   bool stopping HR_GUARDED_BY(mu) = false;
-  uint64_t position HR_GUARDED_BY(mu) = 0;
+  uint64_t position HR_GUARDED_BY(mu) = 0, reached HR_GUARDED_BY(mu) = 0;
   uint64_t in_flight_bytes HR_GUARDED_BY(mu) = 0;
   uint32_t in_flight_requests HR_GUARDED_BY(mu) = 0;
-  bool paused HR_GUARDED_BY(mu) = false;  // the cache takes nothing at the moment
+  bool refused HR_GUARDED_BY(mu) = false;  // the cache takes nothing at the moment
+  bool taken HR_GUARDED_BY(mu) = false;    // it has taken something since
+  PrefetchLimits limits HR_GUARDED_BY(mu);
+  bool limits_changed HR_GUARDED_BY(mu) = false;  // and the prefetcher's thread has not looked
   RequestLimit limit HR_GUARDED_BY(mu);
   PrefetchCounters counters HR_GUARDED_BY(mu);
   Status failure HR_GUARDED_BY(mu);
@@ -48,11 +55,12 @@ void Report(Progress* progress, uint64_t bytes, BlockCache::Fetched how, const S
       break;
     case BlockCache::Fetched::kFetched:
       progress->counters.fetched_blocks += 1;
+      progress->taken = true;
       progress->limit.Succeed(all_in_use);
       break;
     case BlockCache::Fetched::kRefused:
       progress->counters.refused_blocks += 1;
-      progress->paused = true;
+      progress->refused = true;
       break;
     case BlockCache::Fetched::kFailed:
       progress->counters.failed_blocks += 1;
@@ -64,6 +72,13 @@ void Report(Progress* progress, uint64_t bytes, BlockCache::Fetched how, const S
   progress->changed_cv.NotifyAll();
 }
 
+// What the blocks of a range take in memory.
+uint64_t WholeBlocks(const PlannedRead& read, const CachedObject& object) {
+  const uint64_t first = read.offset / object.block_bytes;
+  const uint64_t last = (read.offset + read.length - 1) / object.block_bytes;
+  return (last - first) * object.block_bytes + BufferPool::CapacityFor(object.Block(last).length);
+}
+
 class PrefetcherImpl final : public Prefetcher {
  public:
   PrefetcherImpl(std::shared_ptr<CachingStore> store, std::unique_ptr<PlanSource> plan,
@@ -72,8 +87,7 @@ class PrefetcherImpl final : public Prefetcher {
         cache_(store_->cache()),
         plan_(std::move(plan)),
         options_(options),
-        progress_(std::make_shared<Progress>(RequestLimit::Options{
-            .start = options.first_requests, .most = options.max_requests})) {}
+        progress_(std::make_shared<Progress>(options.limits, options.first_requests)) {}
 
   ~PrefetcherImpl() override {
     if (ForkGeneration() != generation_) {
@@ -82,6 +96,7 @@ class PrefetcherImpl final : public Prefetcher {
       return;
     }
     {
+      cancelled_ = true;
       MutexLock lock(&progress_->mu);
       progress_->stopping = true;
       progress_->changed_cv.NotifyAll();
@@ -91,16 +106,36 @@ class PrefetcherImpl final : public Prefetcher {
   }
 
   Status Start() {
-    auto slot = cache_->node()->JoinPlans();
-    if (slot.ok()) slot_ = *std::move(slot);
+    if (cache_->node()) {
+      auto slot = cache_->node()->JoinPlans();
+      if (slot.ok()) slot_ = *std::move(slot);
+    }
     HR_ASSIGN_OR_RETURN(thread_, Thread::Start("hr-prefetch", [this] { Run(); }));
     return OkStatus();
+  }
+
+  void Reach(uint64_t position) override {
+    MutexLock lock(&progress_->mu);
+    if (position <= progress_->reached) return;
+    progress_->reached = position;
+    progress_->changed_cv.NotifyAll();
   }
 
   void Advance(uint64_t position) override {
     MutexLock lock(&progress_->mu);
     if (position <= progress_->position) return;
     progress_->position = position;
+    progress_->changed_cv.NotifyAll();
+  }
+
+  void EndKeep() override { kept_ = true; }
+  void Keep(const BlockId& id, uint64_t position) override { cache_->SetUse(id, UseAt(position)); }
+
+  void SetLimits(const PrefetchLimits& limits) override {
+    MutexLock lock(&progress_->mu);
+    progress_->limits = limits;
+    progress_->limit.SetMost(limits.max_requests);
+    progress_->limits_changed = true;
     progress_->changed_cv.NotifyAll();
   }
 
@@ -123,9 +158,19 @@ class PrefetcherImpl final : public Prefetcher {
     uint64_t last_use = 0, next_use = 0;
     bool operator>(const Held& other) const { return last_use > other.last_use; }
   };
-  // A group that was asked for and that the reader has not come to.
+  // Bytes that the reader has not come to, by its first use of them.
   struct Ahead {
-    uint64_t first_use = 0, bytes = 0;
+    uint64_t bytes = 0;
+    std::deque<std::pair<uint64_t, uint64_t>> parts = {};  // first use, bytes
+
+    void Add(uint64_t first_use, uint64_t more) {
+      parts.emplace_back(first_use, more);
+      bytes += more;
+    }
+    void Pass(uint64_t position) {
+      for (; !parts.empty() && parts.front().first < position; parts.pop_front())
+        bytes -= parts.front().second;
+    }
   };
   // A block that ranges need.
   struct Hold {
@@ -134,20 +179,44 @@ class PrefetcherImpl final : public Prefetcher {
   };
 
   struct Turn {
-    bool may_ask = false;
+    bool may_ask = false;  // there is something to ask for
+    bool is_due = false;   // there is something to pull
+    bool has_room = false;
     uint64_t position = 0;
   };
 
   void Run();
   bool Wait(Turn* turn);
+  bool HasNext();
+  // False at the plan's end, and where memory alone has no room for the next range: it has when the
+  // reader has moved on.
+  bool MayPull() { return HasNext() && FitsMemory(*next_); }
+  bool FitsMemory(const PlannedRead& read) const;
+  // True when the reader may have come to the next range. Such are pulled whether they can be asked
+  // for or not: a reader that is faster than the fetches must not leave the plan behind, which
+  // would then bring what was read already in place of what will be.
+  bool IsDue() { return MayPull() && (next_->first_use <= passed_ || next_->first_use < reached_); }
   void Pull();
+  void PassOver(const PlannedRead& read);
   void Plan(const PlannedRead& read, const std::shared_ptr<const CachedObject>& object);
+  void AskLater(const PlannedRead& read, const std::shared_ptr<const CachedObject>& object,
+                uint64_t first, uint64_t last);
   void Submit();
   void PassPosition(uint64_t position);
+  void ReleasePassed();
   void ReleaseFirst();
   void TellProgress(uint64_t position);
   uint64_t AheadLimit();
-  ExpectedUse UseAt(uint64_t position) const { return {slot_.plan, position}; }
+  Tick Now() const { return cache_->node() ? cache_->node()->Now() : 0; }
+  ExpectedUse UseAt(uint64_t position) const {
+    if (slot_.plan == kNoPlan) return {kNoPlan, Now()};
+    return {slot_.plan, position};
+  }
+  ExpectedUse UseOf(uint64_t last_use) const;
+  uint64_t EndOfNextEpoch(uint64_t position) const {
+    uint64_t epoch = std::max<uint64_t>(options_.positions_per_epoch, 1);
+    return (position / epoch + 2) * epoch;
+  }
 
   const std::shared_ptr<CachingStore> store_;
   BlockCache* const cache_;  // not owned
@@ -156,15 +225,21 @@ class PrefetcherImpl final : public Prefetcher {
   const std::shared_ptr<Progress> progress_;
   const uint64_t generation_ = ForkGeneration();
   NodeCache::PlanSlot slot_;
+  std::atomic<bool> cancelled_{false}, kept_{false};
 
   // Of the thread alone, and of the destructor after it.
   bool plan_ended_ = false;
+  std::optional<PlannedRead> next_;  // of the plan, looked at
   std::priority_queue<Held, std::vector<Held>, std::greater<>> held_;
-  std::deque<Ahead> ahead_;
-  uint64_t ahead_bytes_ = 0;
+  // What was asked for, and what was pulled of the plan: a plan whose blocks are all there is not
+  // pulled for ever.
+  Ahead asked_, pulled_;
   std::unordered_map<BlockId, Hold, BlockIdHash> holds_;
+  uint64_t held_bytes_ = 0;   // of holds_
   std::deque<Group> groups_;  // to be asked for
-  uint64_t passed_ = 0, first_position_ = 0, started_ns_ = 0, told_ns_ = 0;
+  uint32_t block_bytes_ = kDefaultBlockBytes;
+  uint64_t pause_ms_ = 0, resume_ns_ = 0;  // while the cache takes nothing
+  uint64_t reached_ = 0, passed_ = 0, first_position_ = 0, started_ns_ = 0, told_ns_ = 0;
 
   std::unique_ptr<Thread> thread_;  // last: joined first
 };
@@ -173,86 +248,150 @@ void PrefetcherImpl::Run() {
   Turn turn{.may_ask = true};
   while (Wait(&turn)) {
     PassPosition(turn.position);
-    if (turn.may_ask && groups_.empty()) Pull();
-    if (turn.may_ask) Submit();
-    turn.may_ask = (!groups_.empty() || !plan_ended_) && ahead_bytes_ < AheadLimit();
+    if (IsDue()) Pull();  // one at a time, so that what is known is asked for meanwhile
+    bool may_ask = turn.may_ask && turn.has_room;
+    if (may_ask && groups_.empty() && MayPull()) Pull();
+    if (may_ask) Submit();
+    uint64_t limit = AheadLimit();
+    bool may_pull = MayPull() && pulled_.bytes < limit;
+    turn.may_ask = (!groups_.empty() || may_pull) && asked_.bytes < limit;
+    turn.is_due = IsDue();
   }
 }
 
-// Waits until there is something to do: room for a request, if one may be asked for, or a reader
-// that has moved. Returns false at the end.
+// Waits until there is something to do: room for a request, if one may be asked for, a reader that
+// has moved, or other limits. Returns false at the end.
 bool PrefetcherImpl::Wait(Turn* turn) {
-  constexpr auto kPause = std::chrono::milliseconds(200);
+  constexpr uint64_t kFirstPauseMs = 200, kLongestPauseMs = 10000;
   Progress& p = *progress_;
   MutexLock lock(&p.mu);
-  bool has_room = false;
   while (!p.stopping) {
-    if (p.paused && turn->may_ask) {
+    if (p.taken) pause_ms_ = 0;
+    p.taken = false;
+    if (p.refused) {
       // Time for the cache to come round; the reader goes on without us.
-      p.changed_cv.WaitFor(&p.mu, kPause);
-      p.paused = false;
+      pause_ms_ = std::clamp(pause_ms_ * 2, kFirstPauseMs, kLongestPauseMs);
+      resume_ns_ = NowNanos() + pause_ms_ * 1'000'000;
+      p.refused = false;
     }
-    has_room =
-        p.in_flight_requests < p.limit.limit() && p.in_flight_bytes < options_.in_flight_bytes;
-    if ((turn->may_ask && has_room) || p.position > passed_) break;
-    p.changed_cv.Wait(&p.mu);
+    turn->has_room =
+        p.in_flight_requests < p.limit.limit() && p.in_flight_bytes < p.limits.in_flight_bytes;
+    uint64_t now = NowNanos();
+    bool pausing = now < resume_ns_;
+    if ((turn->may_ask && turn->has_room && !pausing) || turn->is_due || p.position > passed_ ||
+        p.reached > reached_ || p.limits_changed) {
+      turn->has_room &= !pausing;
+      p.limits_changed = false;
+      break;
+    }
+    if (turn->may_ask && pausing)
+      p.changed_cv.WaitFor(&p.mu, std::chrono::nanoseconds(resume_ns_ - now));
+    else
+      p.changed_cv.Wait(&p.mu);
   }
-  turn->may_ask &= has_room;
   turn->position = p.position;
+  reached_ = p.reached;
   return !p.stopping;
 }
 
 uint64_t PrefetcherImpl::AheadLimit() {
-  constexpr uint64_t kShareOfCache = 64;
-  uint64_t share = cache_->node()->limit_bytes() / kShareOfCache;
-  return std::min(options_.ahead_bytes,
-                  std::max<uint64_t>(share, kMinAheadBlocks * kDefaultBlockBytes));
+  constexpr uint64_t kShareOfCache = 256;
+  uint64_t most = options_.memory_bytes;
+  if (cache_->node())
+    most = std::max<uint64_t>(cache_->node()->limit_bytes() / kShareOfCache,
+                              kMinAheadBlocks * block_bytes_);
+  MutexLock lock(&progress_->mu);
+  return std::min(progress_->limits.ahead_bytes, most);
+}
+
+// What can never fit is pulled, to be passed over.
+bool PrefetcherImpl::FitsMemory(const PlannedRead& read) const {
+  if (cache_->node() || read.length > options_.memory_bytes) return true;
+  const uint64_t bytes = BufferPool::CapacityFor(read.length);
+  return bytes > options_.memory_bytes || held_bytes_ + bytes <= options_.memory_bytes;
+}
+
+// Looks at the next range of the plan.
+bool PrefetcherImpl::HasNext() {
+  if (next_ || plan_ended_) return next_.has_value();
+  plan_ended_ = !plan_->Next(&next_.emplace());
+  if (plan_ended_) next_.reset();
+  return !plan_ended_;
 }
 
 void PrefetcherImpl::Pull() {
-  PlannedRead read;
-  if (!plan_->Next(&read)) {
-    plan_ended_ = true;
-    return;
-  }
-  auto object = store_->Find(read.key, Context());
+  if (!HasNext()) return;
+  PlannedRead read = std::move(*next_);
+  next_.reset();
+  Context ctx;
+  ctx.cancelled = &cancelled_;
+  auto object = store_->Find(read.key, ctx);
   if (!object.ok()) {
+    PassOver(read);
     MutexLock lock(&progress_->mu);
     progress_->counters.failed_blocks += 1;
     progress_->failure = object.status();
     return;
   }
   uint64_t size = (*object)->version.size_bytes;
-  if (read.offset >= size) return;
+  if (read.offset >= size || read.length == 0) return PassOver(read);
   read.length = std::min(read.length, size - read.offset);
-  if (read.length > 0) Plan(read, *object);
+  if (!cache_->node() && held_bytes_ + WholeBlocks(read, **object) > options_.memory_bytes)
+    return PassOver(read);
+  Plan(read, *object);
+  ReleasePassed();
+}
+
+// Counts as a block.
+void PrefetcherImpl::PassOver(const PlannedRead& read) {
+  if (read.first_use >= passed_) pulled_.Add(read.first_use, block_bytes_);
 }
 
 void PrefetcherImpl::Plan(const PlannedRead& read,
                           const std::shared_ptr<const CachedObject>& object) {
+  block_bytes_ = object->block_bytes;
   uint64_t first = read.offset / object->block_bytes;
   uint64_t last = (read.offset + read.length - 1) / object->block_bytes;
-  constexpr uint64_t kGroupBytes = 16 << 20;
+  bool is_late = read.last_use < passed_;
+  if (!is_late) AskLater(read, object, first, last);
+  if (read.first_use >= passed_) pulled_.Add(read.first_use, read.length);
   Held held{{}, read.last_use, read.next_use};
-  Group group{.first_use = read.first_use};
   for (uint64_t number = first; number <= last; ++number) {
     BlockId id = object->Block(number);
     held.blocks.push_back(id);
     Hold& hold = holds_[id];
+    if (hold.count == 0) held_bytes_ += BufferPool::CapacityFor(id.length);
+    hold.count += 1;
     hold.last_use = std::max(hold.last_use, read.last_use);
-    if (hold.count++ > 0) continue;  // a range before has asked for it
-    // Until its last use here: it must not look as if it were done with.
-    group.wanted.push_back({object, number, UseAt(read.last_use)});
+    // Until its last use here: it must not look as if it were done with. Where it is to stay, until
+    // the reader needs it again.
+    if (!is_late) cache_->Expect(id, UseOf(hold.last_use), options_.displace, hold.last_use);
+  }
+  {
+    MutexLock lock(&progress_->mu);
+    progress_->counters.planned_blocks += held.blocks.size();
+    if (is_late) progress_->counters.late_blocks += held.blocks.size();
+  }
+  held_.push(std::move(held));
+}
+
+// Makes groups of those blocks that no range before has asked for.
+void PrefetcherImpl::AskLater(const PlannedRead& read,
+                              const std::shared_ptr<const CachedObject>& object, uint64_t first,
+                              uint64_t last) {
+  Group group{.first_use = read.first_use};
+  for (uint64_t number = first; number <= last; ++number) {
+    BlockId id = object->Block(number);
+    if (holds_.contains(id)) continue;
+    group.wanted.push_back({.object = object,
+                            .number = number,
+                            .use = UseOf(read.last_use),
+                            .last_use = read.last_use});
     group.bytes += id.length;
     if (group.bytes < kGroupBytes) continue;
     groups_.push_back(std::exchange(group, Group{.first_use = read.first_use}));
   }
   if (!group.wanted.empty()) groups_.push_back(std::move(group));
-  {
-    MutexLock lock(&progress_->mu);
-    progress_->counters.planned_blocks += held.blocks.size();
-  }
-  held_.push(std::move(held));
 }
 
 // Asks for one group; Wait has seen room for it. Blocks that the reader is past are left out.
@@ -266,18 +405,19 @@ void PrefetcherImpl::Submit() {
     return !is_held;
   });
   if (group.wanted.empty()) return;
-  if (group.first_use >= passed_) {
-    ahead_bytes_ += group.bytes;
-    ahead_.push_back({group.first_use, group.bytes});
-  }
+  if (group.first_use >= passed_) asked_.Add(group.first_use, group.bytes);
   {
     MutexLock lock(&progress_->mu);
     progress_->in_flight_requests += 1;
     progress_->in_flight_bytes += group.bytes;
   }
+  // Until it is known what is there for the plan, no such block must go.
+  bool takes_nothing = options_.displace == Displace::kUnclaimed && !kept_;
   std::vector<uint32_t> lengths;
-  for (const BlockCache::Wanted& one : group.wanted)
+  for (BlockCache::Wanted& one : group.wanted) {
+    one.displace = takes_nothing ? Displace::kNothing : options_.displace;
     lengths.push_back(one.object->Block(one.number).length);
+  }
   auto left = std::make_shared<std::atomic<size_t>>(lengths.size());
   cache_->Prefetch(std::move(group.wanted),
                    [progress = progress_, lengths = std::move(lengths), left](
@@ -295,11 +435,19 @@ void PrefetcherImpl::PassPosition(uint64_t position) {
   if (position <= passed_) return;
   TellProgress(position);
   passed_ = position;
-  while (!ahead_.empty() && ahead_.front().first_use < position) {
-    ahead_bytes_ -= ahead_.front().bytes;
-    ahead_.pop_front();
-  }
-  while (!held_.empty() && held_.top().last_use < position) ReleaseFirst();
+  asked_.Pass(position);
+  pulled_.Pass(position);
+  ReleasePassed();
+}
+
+void PrefetcherImpl::ReleasePassed() {
+  while (!held_.empty() && held_.top().last_use < passed_) ReleaseFirst();
+}
+
+// When a block that is used until `last_use` is needed, as the choice of what to evict sees it.
+ExpectedUse PrefetcherImpl::UseOf(uint64_t last_use) const {
+  if (options_.displace == Displace::kFarther) return UseAt(last_use);
+  return UseAt(EndOfNextEpoch(last_use));
 }
 
 void PrefetcherImpl::ReleaseFirst() {
@@ -308,17 +456,19 @@ void PrefetcherImpl::ReleaseFirst() {
   // Without an order for the next epoch: not before its end. So it goes before all that this epoch
   // still needs.
   uint64_t epoch = options_.positions_per_epoch;
-  if (next == PlannedRead::kUnknown && epoch > 0) next = (held.last_use / epoch + 2) * epoch;
-  ExpectedUse use =
-      next == PlannedRead::kUnknown ? ExpectedUse{kNoPlan, cache_->node()->Now()} : UseAt(next);
+  bool stays = options_.displace != Displace::kFarther;
+  if (epoch > 0 && (next == PlannedRead::kUnknown || stays)) next = EndOfNextEpoch(held.last_use);
+  ExpectedUse use = next == PlannedRead::kUnknown ? ExpectedUse{kNoPlan, Now()} : UseAt(next);
   for (const BlockId& id : held.blocks) {
     auto found = holds_.find(id);
     if (found == holds_.end()) continue;
     if (--found->second.count > 0) {
-      cache_->SetUse(id, UseAt(found->second.last_use));
+      uint64_t last_use = found->second.last_use;
+      cache_->Expect(id, UseOf(last_use), options_.displace, last_use);
       continue;
     }
     holds_.erase(found);
+    held_bytes_ -= BufferPool::CapacityFor(id.length);
     cache_->Release(id, use);
   }
   held_.pop();
@@ -326,6 +476,7 @@ void PrefetcherImpl::ReleaseFirst() {
 
 void PrefetcherImpl::TellProgress(uint64_t position) {
   constexpr uint64_t kTellEveryNs = 50'000'000;
+  if (!cache_->node()) return;
   uint64_t now = NowNanos();
   if (started_ns_ == 0) {
     started_ns_ = now;
@@ -343,8 +494,9 @@ void PrefetcherImpl::TellProgress(uint64_t position) {
 Result<std::unique_ptr<Prefetcher>> Prefetcher::Start(std::shared_ptr<CachingStore> store,
                                                       std::unique_ptr<PlanSource> plan,
                                                       const PrefetchOptions& options) {
-  if (!store->cache() || !store->cache()->node())
-    return Status(Code::kUnavailable, "there is no cache on disk to bring blocks to");
+  BlockCache* cache = store->cache();
+  if (!cache || (!cache->node() && options.memory_bytes == 0))
+    return Status(Code::kUnavailable, "there is neither a disk nor memory to bring blocks to");
   auto prefetcher = std::make_unique<PrefetcherImpl>(std::move(store), std::move(plan), options);
   HR_RETURN_IF_ERROR(prefetcher->Start());
   return prefetcher;

@@ -109,7 +109,7 @@ class Warming {
 
 Status Warm(CachingStore* store, const std::vector<object::ObjectInfo>& objects,
             const WarmOptions& options, WarmProgress* progress, const Context& ctx) {
-  NodeCache* node = store->cache() ? store->cache()->node() : nullptr;
+  DiskTier* node = store->cache() ? store->cache()->node() : nullptr;
   if (!node || !node->healthy())
     return Status(Code::kUnavailable, "there is no cache on disk that works");
   uint64_t total = 0;

@@ -23,10 +23,9 @@ WorkQueue::~WorkQueue() {
 }
 
 void WorkQueue::Submit(Urgency urgency, std::function<void()> task) {
-  {
-    MutexLock lock(&mu_);
-    (urgency == Urgency::kNow ? now_ : later_).push_back(std::move(task));
-  }
+  MutexLock lock(&mu_);
+  (urgency == Urgency::kNow ? now_ : later_).push_back(std::move(task));
+  // Under the lock: once the task can run it may let the owner end this queue.
   work_cv_.NotifyOne();
 }
 

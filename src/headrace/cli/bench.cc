@@ -1,11 +1,14 @@
 // headrace bench: runs the loader over a data set as a training job would and says how fast it is,
 // what each stage costs, and what the machine's own limits are, measured in the same run.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "headrace/agent/process_watch.h"
+#include "headrace/agent/run_recording.h"
 #include "headrace/base/crc32c.h"
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
@@ -13,6 +16,7 @@
 #include "headrace/dataset/dataset.h"
 #include "headrace/env/process.h"
 #include "headrace/loader/loader.h"
+#include "headrace/loader/loader_snapshot.h"
 
 namespace headrace::cli {
 namespace {
@@ -68,7 +72,8 @@ class BenchCommand final : public Command {
                  const MachineLimits& limits) const;
   Json ToJson(const PassResult& pass, const LoaderStats& stats, const MachineLimits& limits) const;
 
-  std::string path_, mode_ = "train", dtype_ = "float32", layout_ = "NCHW", image_field_ = "jpg";
+  std::string path_, record_, mode_ = "train", dtype_ = "float32", layout_ = "NCHW",
+                              image_field_ = "jpg";
   uint64_t batch_ = 64, threads_ = 0, size_ = 224, passes_ = 2, seed_ = 0;
   uint64_t memory_bytes_ = uint64_t{128} << 20;
   bool no_verify_ = false;
@@ -88,6 +93,8 @@ void BenchCommand::Declare(Arguments* arguments) {
   arguments->Size("--memory", &memory_bytes_, "Limit for batches under way");
   arguments->Count("--passes", &passes_, "Passes over the data; the last is reported");
   arguments->Count("--seed", &seed_, "Seed of the order and of the random draws");
+  arguments->Text("--record", &record_,
+                  "Keep the record of the run in this folder, for doctor, report and compare");
   arguments->Flag("--no-verify", &no_verify_, "Do not check checksums");
   arguments->Example("headrace bench photos.hr", "The train pipeline at 224 x 224, float32");
   arguments->Example("headrace bench photos.hr --mode raw --threads 1", "Bytes only, one thread");
@@ -151,12 +158,24 @@ Result<ExitCode> BenchCommand::Run(Session* session) {
   HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, path_));
   HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(place.fs, place.path, {}));
   HR_ASSIGN_OR_RETURN(LoaderOptions options, Options(*dataset));
+  // Short, since a pass may be.
+  constexpr std::chrono::milliseconds kRecordInterval{500};
+  agent::ProcessWatch* watch = &agent::ProcessWatch::OfThisProcess();
   PassResult pass;
   LoaderStats stats;
   // A loader of its own for each pass, so that none works ahead for the next one on this one's
   // time.
+  std::unique_ptr<agent::RunRecording> recording;
   for (uint64_t p = 0; p < passes_; ++p) {
     HR_ASSIGN_OR_RETURN(auto loader, Loader::Create(dataset, options));
+    auto watched = watch->Add(
+        [&loader](ProcessSnapshot* snapshot) { loader::AddToSnapshot(*loader, snapshot); });
+    if (!record_.empty() && !recording) {
+      agent::RunRecording::Options record;
+      record.directory = record_;
+      record.interval = kRecordInterval;
+      HR_ASSIGN_OR_RETURN(recording, agent::RunRecording::Start(session->fs, watch, record));
+    }
     HR_ASSIGN_OR_RETURN(pass, RunPass(session, loader.get(), p));
     stats = loader->stats();
     Note(*session, fmt::format("pass {} of {}: {:.0f} samples/s", p + 1, passes_,

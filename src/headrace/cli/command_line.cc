@@ -6,14 +6,15 @@
 #include <new>
 
 #include "headrace/base/text.h"
+#include "headrace/cli/locate.h"
 #include "headrace/env/console.h"
 
 namespace headrace::cli {
 namespace {
 
 constexpr const char* kExitCodes =
-    "Exit codes: 0 done; 1 data is damaged or missing; 2 wrong usage; 3 the machine (I/O, "
-    "permission,\nfull disk, a lock that is held); 130 interrupted.";
+    "Exit codes: 0 done; 1 data is damaged or missing, or doctor found a problem; 2 wrong usage; 3 "
+    "the\nmachine (I/O, permission, full disk, a lock that is held); 130 interrupted.";
 
 // Reads a value with `parse`; what it says about a text that it cannot read becomes the parser's.
 template <typename T, typename Parse>
@@ -105,6 +106,7 @@ void PrintFault(const Status& status, Session* session) {
 struct Parsed {
   std::unique_ptr<Command> command;  // null: `code` is the end
   ExitCode code = ExitCode::kOk;
+  bool cached = false;  // CommandEntry::cached
 };
 
 // One line, whatever the parser's text.
@@ -124,6 +126,7 @@ Parsed Parse(std::vector<std::string> arguments, Session* session) {
     AppArguments declared(sub);
     commands.push_back(entry.make());
     commands.back()->Declare(&declared);
+    if (entry.cached) DeclareCache(&declared, &session->cache);
     declared.Flag("--json", &session->json, "Print one JSON value for programs");
     declared.Flag("-q,--quiet", &session->quiet, "No progress and no notes");
     declared.Finish();
@@ -145,7 +148,9 @@ Parsed Parse(std::vector<std::string> arguments, Session* session) {
     return {nullptr, ExitCode::kUsage};
   }
   for (size_t i = 0; i < commands.size(); ++i) {
-    if (AllCommands()[i].name == subs.front()->get_name()) return {std::move(commands[i]), {}};
+    const CommandEntry& entry = AllCommands()[i];
+    if (entry.name == subs.front()->get_name())
+      return {std::move(commands[i]), ExitCode::kOk, entry.cached};
   }
   return {};
 }
@@ -158,7 +163,8 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Session* sess
   try {
     Parsed parsed = Parse(arguments, session);
     code = parsed.code;
-    if (parsed.command) {
+    if (parsed.cached) status = UseCache(session);
+    if (parsed.command && status.ok()) {
       auto run = parsed.command->Run(session);
       if (run.ok()) {
         code = *run;
@@ -182,6 +188,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Session* sess
     PrintFault(flushed, session);
     code = ExitCodeFor(flushed);
   }
+  LeaveCache(*session);
   return code;
 }
 

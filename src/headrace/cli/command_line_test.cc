@@ -115,6 +115,7 @@ TEST_F(CommandLineTest, CacheLooksChecksAndClears) {
   EXPECT_EQ(Run({"cache", "stat", "--cache-dir", "/none"}), ExitCode::kBadData);
   EXPECT_EQ(Run({"cache", "juggle", "--cache-dir", "/none"}), ExitCode::kUsage);
   EXPECT_EQ(Run({"cache", "pin", "--cache-dir", "/none"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"cache", "warm", "--cache-dir", "/none"}), ExitCode::kUsage);
   cache::NodeCacheOptions options;
   options.directory = "/cache";
   options.limit_bytes = 1 << 20;
@@ -128,6 +129,11 @@ TEST_F(CommandLineTest, CacheLooksChecksAndClears) {
   }
   EXPECT_EQ(Run({"cache", "stat", "--cache-dir", "/cache"}), ExitCode::kOk);
   EXPECT_THAT(printed_, HasSubstr("1 blocks of 1 objects"));
+  options.directory = "/second";
+  ASSERT_TRUE(cache::NodeCache::Open(&files_, options, {}).ok());
+  EXPECT_EQ(Run({"cache", "stat", "--cache-dir", "/cache:/second"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("/second: 0 B of 1 MiB in use"));
+  EXPECT_THAT(printed_, HasSubstr("of 2 MiB in use: 1 blocks"));
   EXPECT_EQ(Run({"cache", "ls", "--cache-dir", "/cache", "--json"}), ExitCode::kOk);
   EXPECT_THAT(printed_, HasSubstr("\"name\": \"s3://b/k\""));
   EXPECT_EQ(Run({"cache", "pin", "s3://b/*", "--cache-dir", "/cache"}), ExitCode::kOk);
@@ -142,6 +148,19 @@ TEST_F(CommandLineTest, CacheLooksChecksAndClears) {
   EXPECT_EQ(printed_, "[]\n");
 }
 
+// Only what reads as a job does reads through the cache; there its options are read.
+TEST_F(CommandLineTest, CommandsThatReadTakeACache) {
+  for (const CommandEntry& entry : AllCommands()) {
+    ASSERT_EQ(Run({std::string(entry.name), "--help"}), ExitCode::kOk);
+    // These look after a cache, and read nothing through it.
+    const bool own = entry.name == "cache" || entry.name == "agent";
+    EXPECT_EQ(printed_.find("--cache-dir") != std::string::npos, entry.cached || own) << entry.name;
+  }
+  EXPECT_EQ(Run({"ls", "/x", "--cache-dir", "/c", "--cache-bytes", "many"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"ls", "/x", "--cache-dir", "/c", "--cache-memory", "lots"}), ExitCode::kUsage);
+  EXPECT_EQ(Run({"pack", "/x", "/y", "--cache-dir", "/c"}), ExitCode::kUsage);
+}
+
 TEST(Progress, TextSaysHowFarHowFastAndHowLong) {
   EXPECT_EQ(ProgressText("packing", {}, 1), "packing: looking at the source");
   ProgressFigures half{2000, 4000, 100 << 20, 200 << 20};
@@ -154,6 +173,9 @@ TEST(Progress, TextSaysHowFarHowFastAndHowLong) {
   EXPECT_THAT(ProgressText("packing", nearly, 4), HasSubstr("1 s left"));
   ProgressFigures all{4000, 4000, 200 << 20, 200 << 20};
   EXPECT_THAT(ProgressText("packing", all, 4), Not(HasSubstr("left")));
+  ProgressFigures bytes{0, 0, 50 << 20, 200 << 20};
+  EXPECT_EQ(ProgressText("warming", bytes, 2),
+            "warming  25 %  50 MiB of 200 MiB  25 MiB/s  6 s left");
   ProgressFigures samples{1000, 4000, 100 << 20, 0};
   EXPECT_EQ(ProgressText("verifying", samples, 2),
             "verifying  25 %  1,000 of 4,000 samples  50 MiB/s  6 s left");

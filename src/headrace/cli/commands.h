@@ -15,12 +15,24 @@
 #include "headrace/env/file.h"
 #include "headrace/object/url_settings.h"
 
+namespace headrace::cache {
+class CacheOnDemand;
+}
+
 namespace headrace::cli {
+
+// The cache of this node, as the options of commands that read through it name it. Empty: by the
+// environment.
+struct CacheArguments {
+  std::string directory, bytes, memory_bytes;
+  std::shared_ptr<cache::CacheOnDemand> used;  // put there by UseCache
+};
 
 // What a command works with. --json and --quiet are declared for every command.
 struct Session {
   FileSystem* fs = nullptr;     // of paths, and of URLs without settings of their own
   object::UrlSettings storage;  // of URLs
+  CacheArguments cache;         // declared for commands with CommandEntry::cached
   Context ctx;
   Output* out = nullptr;
   bool json = false;   // print one JSON value and nothing else
@@ -40,6 +52,9 @@ struct CommandEntry {
   std::string_view name;
   std::string_view summary;
   std::unique_ptr<Command> (*make)();
+  // Reads URLs through the cache of this node, where there is one: for commands that read what a
+  // job reads. Those that write, and those that look at every byte of the origin once, do without.
+  bool cached = false;
 };
 // In the order of the help.
 std::span<const CommandEntry> AllCommands();
@@ -53,6 +68,13 @@ std::unique_ptr<Command> MakeVerifyCommand();
 std::unique_ptr<Command> MakeOrderCommand();
 std::unique_ptr<Command> MakeBenchCommand();
 std::unique_ptr<Command> MakeCacheCommand();
+std::unique_ptr<Command> MakeCkptCommand();
+std::unique_ptr<Command> MakeTopCommand();
+std::unique_ptr<Command> MakeTraceCommand();
+std::unique_ptr<Command> MakeDoctorCommand();
+std::unique_ptr<Command> MakeReportCommand();
+std::unique_ptr<Command> MakeCompareCommand();
+std::unique_ptr<Command> MakeAgentCommand();
 std::unique_ptr<Command> MakeVersionCommand();
 
 // One line on standard error: "headrace: text". Not printed with --quiet.

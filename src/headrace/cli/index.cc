@@ -45,7 +45,7 @@ void IndexCommand::Declare(Arguments* arguments) {
                   "Keep the checksums of all data, also with --seek-points=off");
   arguments->Count("--threads", &threads_, "Threads that read the data; 0 for one a processor");
   arguments->Flag("--allow-damage", &options_.build.allow_damage,
-                  "Index what can be read of a damaged tar or TFRecord");
+                  "Index what can be read of a damaged tar, TFRecord or MDS shard");
   arguments->Flag("--separate-keys", &separate_,
                   "A key that comes again after other keys is a sample of its own, not an error");
   arguments->Text("--message", &options_.message, "A note to keep in the manifest");

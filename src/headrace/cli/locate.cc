@@ -1,8 +1,52 @@
 #include "headrace/cli/locate.h"
 
+#include <chrono>
+#include <map>
 #include <utility>
 
+#include "headrace/cache/cache_settings.h"
+#include "headrace/env/console.h"
+
 namespace headrace::cli {
+
+void DeclareCache(Arguments* arguments, CacheArguments* cache) {
+  arguments->Text("--cache-dir", &cache->directory,
+                  "Read URLs through the cache in this folder of a local disk, or in several with "
+                  "':' between; else HEADRACE_CACHE_DIR");
+  arguments->Text(
+      "--cache-bytes", &cache->bytes,
+      "Most bytes of the cache; else HEADRACE_CACHE_BYTES, else what it was last given");
+  arguments->Text("--cache-memory", &cache->memory_bytes,
+                  "Memory for blocks, before the folder or, by plan, without one; else "
+                  "HEADRACE_CACHE_MEMORY_BYTES, else 256 MiB");
+}
+
+Status UseCache(Session* session) {
+  std::map<std::string, std::string> named;
+  const CacheArguments& cache = session->cache;
+  for (const auto& [name, value] :
+       {std::pair("cache_dir", &cache.directory), std::pair("cache_bytes", &cache.bytes),
+        std::pair("cache_memory_bytes", &cache.memory_bytes)})
+    if (!value->empty()) named.emplace(name, *value);
+  HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, cache::ReadCacheSettings(named));
+  options.node.warn = [](const std::string& line) {
+    WriteStderr(AsBytes("headrace: " + line + "\n"));
+  };
+  session->cache.used = cache::FindCache(options);
+  auto through = session->cache.used;
+  // A file system of another kind, as of a test, reads no URLs.
+  if (!through && session->fs == object::UrlFileSystem(session->storage))
+    through = cache::FindMemory(options);
+  if (!through) return OkStatus();
+  session->storage.wrap = cache::WrapWithCache(through, session->storage.s3);
+  session->fs = object::UrlFileSystem(session->storage);
+  return OkStatus();
+}
+
+void LeaveCache(const Session& session) {
+  constexpr std::chrono::seconds kAtMost(5);
+  if (session.cache.used && session.ctx.Check().ok()) (void)cache::WaitForCaches(kAtMost);
+}
 
 Result<object::Place> Locate(const Session& session, const std::string& operand) {
   if (!IsUrl(operand)) return object::Place{session.fs, operand};

@@ -1,5 +1,5 @@
-// Where the operands of a command are: paths, or URLs with the session's settings. Functions
-// without state; the main thread.
+// Where the operands of a command are: paths, or URLs with the session's settings, read through the
+// cache of this node where that is asked for. Functions without state; the main thread.
 #pragma once
 
 #include <string>
@@ -9,6 +9,13 @@
 #include "headrace/object/url_file_system.h"
 
 namespace headrace::cli {
+
+void DeclareCache(Arguments* arguments, CacheArguments* cache);
+// Lets the session read URLs through the cache that its arguments or the environment name, if any.
+// Fails as cache::ReadCacheSettings.
+Status UseCache(Session* session);
+// Waits, some seconds at most, until what was fetched has come to the cache's disk.
+void LeaveCache(const Session& session);
 
 // A path stays one of the session's file system. Fails as object::LocateUrl.
 Result<object::Place> Locate(const Session& session, const std::string& operand);

@@ -36,8 +36,9 @@ class PackCommand final : public Command {
 
 void PackCommand::Declare(Arguments* arguments) {
   arguments->Texts("paths", &sources_, 2,
-                   "SOURCE... DESTINATION: one folder, one .csv or .jsonl list, one data set, or "
-                   "any number of tars; then the folder to make, or a URL for it");
+                   "SOURCE... DESTINATION: one folder, one .csv or .jsonl list, one data set, one "
+                   "MDS folder, or any number of tars and TFRecords; then the folder to make, or "
+                   "a URL for it");
   arguments->Size("--shard-size", &options_.shard_bytes, "Most bytes of a shard");
   arguments->Count("--shard-samples", &options_.shard_samples,
                    "Most samples of a shard; 0 for no limit");

@@ -27,8 +27,11 @@ std::string ProgressText(const std::string& verb, const ProgressFigures& figures
   const uint64_t total = by_bytes ? figures.total_bytes : figures.total;
   if (total == 0) return fmt::format("{}: looking at the source", verb);
   double rate = elapsed_seconds > 0 ? static_cast<double>(figures.bytes) / elapsed_seconds : 0;
-  std::string text = fmt::format("{} {:3} %  {} of {} samples  {}/s", verb, done * 100 / total,
-                                 FormatCount(figures.done), FormatCount(figures.total),
+  std::string amounts =
+      figures.total == 0
+          ? fmt::format("{} of {}", FormatSize(done), FormatSize(total))
+          : fmt::format("{} of {} samples", FormatCount(figures.done), FormatCount(figures.total));
+  std::string text = fmt::format("{} {:3} %  {}  {}/s", verb, done * 100 / total, amounts,
                                  FormatSize(static_cast<uint64_t>(rate)));
   if (elapsed_seconds > 0 && done != 0 && done < total) {
     double left = elapsed_seconds * static_cast<double>(total - done) / static_cast<double>(done);

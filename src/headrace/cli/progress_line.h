@@ -14,7 +14,7 @@
 namespace headrace::cli {
 
 // Figures at one moment. A total of 0 is not known yet; without a total of bytes, samples tell how
-// far it is.
+// far it is. Where only the bytes have a total, they are shown instead of samples.
 struct ProgressFigures {
   uint64_t done = 0, total = 0;  // samples
   uint64_t bytes = 0, total_bytes = 0;

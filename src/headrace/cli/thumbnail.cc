@@ -130,7 +130,8 @@ Result<const FieldView*> ThumbnailCommand::ChooseField(const Dataset& data,
   }
   if (image) return image;
   return Error(Code::kNotFound, "sample '{}' has no {}; it has {}", EscapeText(view.key),
-               field_.empty() ? "image" : fmt::format("field '{}'", EscapeText(field_)), names);
+               field_.empty() ? "image" : fmt::format("field '{}'", EscapeText(field_)), names)
+      .At({std::string(view.shard), {}, std::string(view.key), {}});
 }
 
 Status ThumbnailCommand::Write(Session* session, const std::string& file) const {
@@ -156,8 +157,7 @@ Result<ExitCode> ThumbnailCommand::Run(Session* session) {
                                    &scratch, &memory);
   if (made.status().code() == Code::kOutOfRange)
     return Error(Code::kInvalidArgument, "--region: {}", made.status().message());
-  if (!made.ok())
-    return std::move(made).status().At({std::string(view.shard), {}, std::string(view.key), name});
+  if (!made.ok()) return reader->AtField(made.status(), view, field->field);
   HR_ASSIGN_OR_RETURN(std::string file, codec::EncodeImage(made->pixels, encoded_));
   HR_RETURN_IF_ERROR(Write(session, file));
   if (!session->json) return ExitCode::kOk;

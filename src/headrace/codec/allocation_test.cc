@@ -1,4 +1,5 @@
-// Counts what the transforms allocate per sample, libraries included, by standing in for malloc.
+// Counts what the transforms allocate per sample, libraries included, by standing in for malloc;
+// and lets large allocations fail.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "headrace/base/crc32c.h"
+#include "headrace/codec/pixel_check.h"
 #include "headrace/codec/testing/test_images.h"
 #include "headrace/codec/transform.h"
 
@@ -22,8 +24,18 @@
 #endif
 
 static std::atomic<uint64_t> allocations{0};
+// So many large allocations still succeed; negative: all.
+static std::atomic<int64_t> large_left{-1};
 
 #if !defined(HR_CANNOT_COUNT) && defined(__GLIBC__)
+static bool MayAllocate(size_t bytes) {
+  ++allocations;
+  if (bytes < 4096 || large_left < 0) return true;
+  if (large_left == 0) return false;
+  --large_left;
+  return true;
+}
+
 // NOLINTBEGIN(bugprone-reserved-identifier): glibc's own names for what malloc was
 extern "C" {
 void* __libc_malloc(size_t);
@@ -32,19 +44,19 @@ void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
 
 __attribute__((visibility("default"))) void* malloc(size_t n) {
-  return ++allocations, __libc_malloc(n);
+  return MayAllocate(n) ? __libc_malloc(n) : nullptr;
 }
 __attribute__((visibility("default"))) void* calloc(size_t n, size_t m) {
-  return ++allocations, __libc_calloc(n, m);
+  return MayAllocate(n * m) ? __libc_calloc(n, m) : nullptr;
 }
 __attribute__((visibility("default"))) void* realloc(void* p, size_t n) {
-  return ++allocations, __libc_realloc(p, n);
+  return MayAllocate(n) ? __libc_realloc(p, n) : nullptr;
 }
 __attribute__((visibility("default"))) void* memalign(size_t a, size_t n) {
-  return ++allocations, __libc_memalign(a, n);
+  return MayAllocate(n) ? __libc_memalign(a, n) : nullptr;
 }
 __attribute__((visibility("default"))) void* aligned_alloc(size_t a, size_t n) {
-  return ++allocations, __libc_memalign(a, n);
+  return MayAllocate(n) ? __libc_memalign(a, n) : nullptr;
 }
 }
 // NOLINTEND(bugprone-reserved-identifier)
@@ -169,6 +181,32 @@ TEST_F(Allocation, FewPerProgressiveJpeg) {
   JpegOptions options;
   options.progressive = true;
   EXPECT_LE(Steady(kTrain, {EncodeJpeg(MakePixels(300, 200, 3, 1), options)}), 100u * 12);
+}
+
+// Memory that is short is never taken for damage of the file.
+TEST_F(Allocation, APixelCheckWithoutMemorySaysSo) {
+  JpegOptions options;
+  const std::string file = EncodeJpeg(MakePixels(300, 200, 3, 1), options);
+  std::string record;
+  SeekPointBuilder().Build(AsBytes(file), Crc32c(AsBytes(file)), 8, &record);
+  int64_t failures = 0;
+  for (int64_t large = 0;; ++large) {
+    PixelChecker checker;
+    large_left = large;
+    auto verdict = checker.Check(AsBytes(file), {AsBytes(record), {}}, 1);
+    const bool enough = large_left > 0;
+    large_left = -1;
+    if (verdict.ok()) {
+      EXPECT_EQ(verdict->refusal, SeekRefusal::kNone);
+      EXPECT_FALSE(verdict->difference);
+      EXPECT_EQ(verdict->num_regions, PixelChecker::kRegions + 1);
+    } else {
+      EXPECT_EQ(verdict.status().code(), Code::kResourceExhausted) << verdict.status().ToString();
+      ++failures;
+    }
+    if (enough) break;
+  }
+  EXPECT_GT(failures, 5);
 }
 
 }  // namespace

@@ -162,7 +162,9 @@ TEST(ColorJitterDraw, UsesEveryOrderEquallyOften) {
   int orders = 0;
   for (int count : counts) {
     orders += count > 0;
-    if (count > 0) EXPECT_NEAR(count, 1000, 160);
+    if (count > 0) {
+      EXPECT_NEAR(count, 1000, 160);
+    }
   }
   EXPECT_EQ(orders, 24);
 }

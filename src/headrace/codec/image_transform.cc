@@ -66,23 +66,6 @@ void CenterAxis(uint32_t have, uint32_t want, AxisPlan* plan, uint32_t* border) 
   plan->count = want;
 }
 
-// Writes 8-bit planes as `format` says. `row` holds a row of the image.
-void WritePlanes(const Planes& image, const OutputFormat& f, uint8_t* row, std::byte* out) {
-  const size_t width = image.width, channels = image.channels, element = DTypeBytes(f.dtype);
-  for (size_t y = 0; y < image.height && f.channels_last; ++y) {
-    for (size_t c = 0; c < channels; ++c)
-      for (size_t x = 0; x < width; ++x)
-        row[x * channels + c] = image.data[c * image.plane_bytes() + y * width + x];
-    ConvertRow(row, width * channels, f.mul.data(), f.add.data(), f.dtype,
-               out + y * width * channels * element);
-  }
-  for (size_t i = 0; i < channels * image.height && !f.channels_last; ++i) {
-    size_t c = i / image.height;
-    ConvertRow(image.data + i * width, width, f.mul.data() + c * width, f.add.data() + c * width,
-               f.dtype, out + i * width * element);
-  }
-}
-
 class ImageTransform : public Transform {
  public:
   ImageTransform(TensorSpec spec, ImageOps ops, OutputFormat format)
@@ -210,7 +193,8 @@ class ImageTransform : public Transform {
     image.data = reinterpret_cast<uint8_t*>(rep->planes.data());
     for (const Augmentation& augmentation : ops_.augmentations)
       augmentation.Apply(key, image, &rep->op_memory);
-    WritePlanes(image, format_, reinterpret_cast<uint8_t*>(rep->op_memory.data()), out);
+    WritePlanes({image.data, image.plane_bytes(), image.channels, image.height, image.width},
+                format_, 0, 0, reinterpret_cast<uint8_t*>(rep->op_memory.data()), out);
     return OkStatus();
   }
 

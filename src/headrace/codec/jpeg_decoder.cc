@@ -31,12 +31,13 @@ size_t InputOffset(const State& s) {
              : 0;
 }
 
-[[noreturn]] void Fail(State* s, Code code, const char* message) {
+[[noreturn]] void Fail(State* s, Code code, const char* message, bool memory_is_short = false) {
   s->code = code;
+  s->memory_is_short = memory_is_short;
   s->offset = InputOffset(*s);
   if (message != s->message.data())
     std::snprintf(s->message.data(), s->message.size(), "%s", message);
-  std::longjmp(s->escape, 1);
+  std::longjmp(s->escape.jump, 1);
 }
 
 Code CodeOf(int libjpeg_error) {
@@ -64,7 +65,7 @@ Code CodeOf(int libjpeg_error) {
   State* s = JpegStateOf(cinfo);
   Code code = CodeOf(cinfo->err->msg_code);
   cinfo->err->format_message(cinfo, s->message.data());
-  Fail(s, code, s->message.data());
+  Fail(s, code, s->message.data(), s->escape.memory_is_short());
 }
 
 bool IsDamage(const jpeg_error_mgr& err) {
@@ -103,13 +104,13 @@ void OnSkip(j_decompress_ptr cinfo, long bytes) {
 
 void OnProgress(j_common_ptr cinfo) {
   if (reinterpret_cast<j_decompress_ptr>(cinfo)->input_scan_number > kMaxScans)
-    Fail(JpegStateOf(cinfo), Code::kResourceExhausted, "more than 100 scans");
+    Fail(JpegStateOf(cinfo), Code::kUnimplemented, "more than 100 scans");
 }
 
 void Create(State* s) {
-  s->cinfo.err = jpeg_std_error(&s->errors);
-  s->errors.error_exit = OnError;
-  s->errors.emit_message = OnMessage;
+  s->cinfo.err = s->escape.Install();
+  s->escape.errors.error_exit = OnError;
+  s->escape.errors.emit_message = OnMessage;
   s->cinfo.client_data = s;
   jpeg_create_decompress(&s->cinfo);
   s->created = true;
@@ -163,7 +164,7 @@ bool OpenGuarded(State* s, Bytes file, uint64_t max_pixels) {
   s->file = file;
   s->source.next_input_byte = reinterpret_cast<const JOCTET*>(file.data());
   s->source.bytes_in_buffer = file.size();
-  if (setjmp(s->escape)) {
+  if (setjmp(s->escape.jump) != 0) {
     Reset(s);
     return false;
   }
@@ -257,7 +258,7 @@ void DecodeRows(State* s, DecodeTask* task) {
   size_t stride = (size_t{width} * channels + 63) / 64 * 64;
   if (!task->pixels->Reserve(kRowOffset + stride * r.height) ||
       !task->row->Reserve(size_t{width} * stored))
-    Fail(s, Code::kResourceExhausted, "no memory for the pixels");
+    Fail(s, Code::kResourceExhausted, "no memory for the pixels", true);
   auto* pixels = reinterpret_cast<uint8_t*>(task->pixels->data()) + kRowOffset;
   auto* row = reinterpret_cast<uint8_t*>(task->row->data());
   for (; skipped < r.y; ++skipped) ReadRows(c, 1, row, 0);
@@ -297,7 +298,7 @@ void ReserveSamples(State* s, uint32_t first, uint32_t end, SamplesTask* task) {
     offsets[i + 1] = offsets[i] + plane.stride * (size_t{plane.height} + 1) + 64;
   }
   if (!task->buffer->Reserve(offsets[3]))
-    Fail(s, Code::kResourceExhausted, "no memory for the pixels");
+    Fail(s, Code::kResourceExhausted, "no memory for the pixels", true);
   for (size_t i = 0; i < 3; ++i)
     task->planes[i].first = reinterpret_cast<uint8_t*>(task->buffer->data()) + offsets[i];
 }
@@ -325,7 +326,7 @@ void DecodePlanes(State* s, SamplesTask* task) {
 }
 
 bool DecodePlanesGuarded(State* s, SamplesTask* task) {
-  if (setjmp(s->escape)) {
+  if (setjmp(s->escape.jump) != 0) {
     Reset(s);
     return false;
   }
@@ -335,7 +336,7 @@ bool DecodePlanesGuarded(State* s, SamplesTask* task) {
 }
 
 bool DecodeGuarded(State* s, DecodeTask* task) {
-  if (setjmp(s->escape)) {
+  if (setjmp(s->escape.jump) != 0) {
     Reset(s);
     return false;
   }
@@ -398,6 +399,8 @@ JpegDecoder::JpegDecoder() : state_(std::make_unique<State>()) {}
 JpegDecoder::~JpegDecoder() {
   if (state_->created) jpeg_destroy_decompress(&state_->cinfo);
 }
+
+bool JpegDecoder::memory_is_short() const { return state_->memory_is_short; }
 
 uint64_t JpegDecoder::memory_bytes() const {
   return sizeof(State) + state_->memory.memory_bytes() + seek_.memory_bytes();

@@ -43,6 +43,8 @@ class JpegDecoder {
 
   // How the last image was decoded: kNone = from seek points.
   SeekRefusal last_path() const { return path_; }
+  // Of the last failure: whether it says nothing of the file, only that memory is short.
+  bool memory_is_short() const;
 
   // kNone when libjpeg reads the same from the header as `frame` says, tables included, so that
   // both decode the same pixels; else why it does not.

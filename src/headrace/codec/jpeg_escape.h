@@ -1,5 +1,5 @@
-// A way out of libjpeg's errors, and a place for what it writes, for code that handles whole files
-// with calls of its own. Used by jpeg_transcode.cc, pixel_check.cc and image_encoder.cc only.
+// The way out of libjpeg's errors, and a place for what it writes. Used by jpeg_*.cc,
+// pixel_check.cc and image_encoder.cc only.
 #pragma once
 
 #include <csetjmp>
@@ -23,6 +23,10 @@ struct JpegEscape {
     };
     errors.output_message = [](j_common_ptr) {};
     return &errors;
+  }
+  // Whether the error is that memory is short, which says nothing of the file.
+  bool memory_is_short() const {
+    return errors.msg_code == JERR_OUT_OF_MEMORY || errors.msg_code == JERR_NO_BACKING_STORE;
   }
 };
 

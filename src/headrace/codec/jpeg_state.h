@@ -2,11 +2,11 @@
 #pragma once
 
 #include <array>
-#include <csetjmp>
 
 #include "headrace/base/bytes.h"
 #include "headrace/base/status.h"
 #include "headrace/codec/jpeg_decoder.h"
+#include "headrace/codec/jpeg_escape.h"
 #include "headrace/codec/jpeg_library.h"
 #include "headrace/codec/jpeg_memory.h"
 
@@ -16,15 +16,15 @@ namespace headrace::codec {
 // calls into libjpeg.
 struct JpegDecoder::State {
   jpeg_decompress_struct cinfo;
-  jpeg_error_mgr errors;
+  JpegEscape escape;
   jpeg_source_mgr source;
   jpeg_progress_mgr progress;
   JpegMemory memory;
-  std::jmp_buf escape;
   bool created = false;
   Bytes file;
   // The failure, when `escape` was taken.
   Code code = Code::kDataLoss;
+  bool memory_is_short = false;
   size_t offset = 0;
   std::array<char, JMSG_LENGTH_MAX> message{};
 };

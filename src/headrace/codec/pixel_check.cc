@@ -1,9 +1,11 @@
 #include "headrace/codec/pixel_check.h"
 
 #include <algorithm>
+#include <new>
 
 #include "headrace/base/keyed_random.h"
 #include "headrace/codec/jpeg_escape.h"
+#include "headrace/codec/scratch.h"
 
 namespace headrace::codec {
 namespace {
@@ -36,6 +38,11 @@ bool ReadPixels(Reference* r, uint8_t* out) {
   return true;
 }
 
+Status NoMemory() {
+  return Status(Code::kResourceExhausted,
+                "no memory to check pixels: free some, or use fewer threads");
+}
+
 Rect RandomRegion(uint32_t width, uint32_t height, KeyedRandom* random) {
   Rect region;
   region.x = static_cast<uint32_t>(random->NextBelow(width));
@@ -47,13 +54,20 @@ Rect RandomRegion(uint32_t width, uint32_t height, KeyedRandom* random) {
 
 }  // namespace
 
-bool PixelChecker::DecodeReference(Bytes file) {
+Status PixelChecker::DecodeReference(Bytes file) {
   Reference reference;
-  if (!ReadHeader(file, &reference)) return false;
-  width_ = reference.cinfo.image_width;
-  height_ = reference.cinfo.image_height;
-  reference_.resize(size_t{width_} * height_ * 3);
-  return ReadPixels(&reference, reference_.data());
+  bool done = ReadHeader(file, &reference);
+  if (done) {
+    width_ = reference.cinfo.image_width;
+    height_ = reference.cinfo.image_height;
+    if (!reference_.Reserve(size_t{width_} * height_ * 3)) return NoMemory();
+    done = ReadPixels(&reference, reinterpret_cast<uint8_t*>(reference_.data()));
+  }
+  if (!done && reference.escape.memory_is_short()) return NoMemory();
+  if (!done)
+    return Status(Code::kDataLoss, "libjpeg-turbo cannot decode what was decoded from seek points");
+  has_reference_ = true;
+  return OkStatus();
 }
 
 Result<SeekRefusal> PixelChecker::CheckRegion(Bytes file, const DecodeHints& hints,
@@ -65,11 +79,14 @@ Result<SeekRefusal> PixelChecker::CheckRegion(Bytes file, const DecodeHints& hin
   const DecodeCounts& after = scratch_.decode_counts();
   size_t path = 0;
   while (path + 1 < after.size() && after[path] == before[path]) ++path;
-  if (path != 0) return static_cast<SeekRefusal>(path);
-  if (reference_.empty() && !DecodeReference(file))
-    return Status(Code::kDataLoss, "libjpeg-turbo cannot decode what was decoded from seek points");
+  const auto refusal = static_cast<SeekRefusal>(path);
+  // There is a record: what was missing is memory.
+  if (refusal == SeekRefusal::kNoRecord && !hints.seek_points.empty()) return NoMemory();
+  if (refusal != SeekRefusal::kNone) return refusal;
+  if (!has_reference_) HR_RETURN_IF_ERROR(DecodeReference(file));
+  const auto* reference = reinterpret_cast<const uint8_t*>(reference_.data());
   for (uint32_t y = 0; y < region.height; ++y) {
-    const uint8_t* expected = &reference_[(size_t{region.y + y} * width_ + region.x) * 3];
+    const uint8_t* expected = reference + (size_t{region.y + y} * width_ + region.x) * 3;
     const uint8_t* found = view.data + y * view.stride;
     auto [at, other] = std::mismatch(expected, expected + size_t{region.width} * 3, found);
     auto place = static_cast<uint32_t>(at - expected);
@@ -82,12 +99,25 @@ Result<SeekRefusal> PixelChecker::CheckRegion(Bytes file, const DecodeHints& hin
 }
 
 Result<PixelVerdict> PixelChecker::Check(Bytes file, const DecodeHints& hints, uint64_t key) {
-  reference_.clear();
-  HR_ASSIGN_OR_RETURN(ImageInfo info,
-                      ReadImageInfo(file, max_pixels_, &scratch_, ExifOrientation::kIgnore));
-  KeyedRandom random(HashKey(key, info.width, info.height));
+  try {
+    return CheckRegions(file, hints, key);
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
+}
+
+Result<PixelVerdict> PixelChecker::CheckRegions(Bytes file, const DecodeHints& hints,
+                                                uint64_t key) {
+  has_reference_ = false;
   PixelVerdict verdict;
-  Rect region{0, 0, info.width, info.height};
+  auto info = ReadImageInfo(file, max_pixels_, &scratch_, ExifOrientation::kIgnore);
+  if (info.status().code() == Code::kResourceExhausted && !scratch_.rep()->jpeg.memory_is_short()) {
+    verdict.refusal = SeekRefusal::kTooLarge;
+    return verdict;
+  }
+  if (!info.ok()) return std::move(info).status();
+  KeyedRandom random(HashKey(key, info->width, info->height));
+  Rect region{0, 0, info->width, info->height};
   for (uint32_t i = 0; i <= kRegions && !verdict.difference; ++i) {
     HR_ASSIGN_OR_RETURN(SeekRefusal refusal, CheckRegion(file, hints, region, &verdict.difference));
     if (refusal == SeekRefusal::kNone)
@@ -95,7 +125,7 @@ Result<PixelVerdict> PixelChecker::Check(Bytes file, const DecodeHints& hints, u
     else
       verdict.refusal = refusal;
     if (refusal != SeekRefusal::kNone && i > 0) break;
-    region = RandomRegion(info.width, info.height, &random);
+    region = RandomRegion(info->width, info->height, &random);
   }
   if (verdict.num_regions > 0) verdict.refusal = SeekRefusal::kNone;
   return verdict;

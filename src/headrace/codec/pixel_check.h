@@ -5,8 +5,8 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
+#include "headrace/base/bytes.h"
 #include "headrace/base/status.h"
 #include "headrace/codec/image.h"
 
@@ -33,18 +33,23 @@ class PixelChecker {
 
   explicit PixelChecker(uint64_t max_pixels = 178956970) : max_pixels_(max_pixels) {}
 
-  // Checks a JPEG. Fails as DecodeRegion does when it cannot be decoded at all.
+  // Checks a JPEG. Fails as DecodeRegion does when it cannot be decoded at all, but for one that
+  // has more than `max_pixels`: that is kTooLarge in the verdict. kResourceExhausted: memory is
+  // short, and nothing is known of the file.
   Result<PixelVerdict> Check(Bytes file, const DecodeHints& hints, uint64_t key);
 
  private:
-  bool DecodeReference(Bytes file);
+  Result<PixelVerdict> CheckRegions(Bytes file, const DecodeHints& hints, uint64_t key);
+  // kDataLoss, kResourceExhausted.
+  Status DecodeReference(Bytes file);
   // Why seek points were not used, or kNone; `difference` of what was decoded from them.
   Result<SeekRefusal> CheckRegion(Bytes file, const DecodeHints& hints, const Rect& region,
                                   std::optional<PixelDifference>* difference);
 
   uint64_t max_pixels_;
   Scratch scratch_;
-  std::vector<uint8_t> reference_;  // RGB
+  AlignedBuffer reference_;  // RGB
+  bool has_reference_ = false;
   uint32_t width_ = 0, height_ = 0;
 };
 

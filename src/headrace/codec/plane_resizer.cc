@@ -9,14 +9,6 @@ namespace {
 
 uint8_t* Data(AlignedBuffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.data()); }
 
-void Interleave(const uint8_t* r, const uint8_t* g, const uint8_t* b, size_t pixels, uint8_t* rgb) {
-  for (size_t i = 0; i < pixels; ++i, rgb += 3) {
-    rgb[0] = r[i];
-    rgb[1] = g[i];
-    rgb[2] = b[i];
-  }
-}
-
 // Coarse products are cut, which is made good for a limited number of them.
 bool TakesCoarseWeights(const AxisPlan& plan) { return plan.num_samples() / plan.out <= 64; }
 
@@ -24,10 +16,11 @@ bool TakesCoarseWeights(const AxisPlan& plan) { return plan.num_samples() / plan
 
 void PlaneResizer::SourceRange(const AxisPlan& plan, uint32_t reduction, uint32_t* begin,
                                uint32_t* size) {
-  // The filter reaches one output pixel to each side, or one sample where those are larger.
-  constexpr uint32_t kMaxSubsampling = 4;
+  // The filter reaches one output pixel to each side, or one sample where those are larger, and a
+  // quarter of a sample farther at most (AxisPlan::wider); one sample more may be cut by the edge.
+  const double sample = 4.0 * reduction;  // of the largest subsampling
   double scale = static_cast<double>(plan.in) / static_cast<double>(plan.out);
-  double reach = std::max(scale, 1.0 * reduction * kMaxSubsampling) + reduction * kMaxSubsampling;
+  double reach = std::max(scale, sample) + 1.25 * sample;
   double first = (plan.begin + 0.5) * scale - reach;
   double end = (plan.begin + plan.count - 0.5) * scale + reach;
   auto from = static_cast<uint32_t>(std::max(first, 0.0));
@@ -36,10 +29,14 @@ void PlaneResizer::SourceRange(const AxisPlan& plan, uint32_t reduction, uint32_
   *size = to - from;
 }
 
-Status PlaneResizer::ResamplePlane(const SamplePlane& plane, const PlaneResize& resize,
-                                   Resizer* resizer, std::byte* out) {
+Status PlaneResizer::ResamplePlane(const YccPlanes& planes, size_t number,
+                                   const PlaneResize& resize, std::byte* out) {
+  const SamplePlane& plane = planes[number];
+  Resizer* resizer = number == 0 ? &luma_ : &chroma_;
   AxisPlan x = Coarser(resize.x, resize.origin_x, plane.step_x);
   AxisPlan y = Coarser(resize.y, resize.origin_y, plane.step_y);
+  x.wider = plane.step_x > planes[0].step_x;
+  y.wider = plane.step_y > planes[0].step_y;
   x.coarse = TakesCoarseWeights(x);
   y.coarse = TakesCoarseWeights(y);
   if (!resizer->Prepare(x, y, resize.flip))
@@ -57,39 +54,18 @@ Status PlaneResizer::Run(const YccPlanes& planes, const PlaneResize& resize,
   sample_format_.width = resize.x.count;
   sample_format_.height = resize.y.count;
   size_t samples = size_t{resize.x.count} * resize.y.count;
-  plane_bytes_ = (samples + 2 * kRowPadding - 1) / kRowPadding * kRowPadding;
-  if (!resampled_.Reserve(3 * plane_bytes_ + size_t{format.width} * 3))
+  const size_t plane_bytes = (samples + 2 * kRowPadding - 1) / kRowPadding * kRowPadding;
+  if (!resampled_.Reserve(3 * plane_bytes + size_t{format.width} * 3))
     return Error(Code::kResourceExhausted, "no memory for resizing to {} x {} pixels",
                  resize.x.count, resize.y.count);
   for (size_t c = 0; c < 3; ++c)
-    HR_RETURN_IF_ERROR(ResamplePlane(planes[c], resize, c == 0 ? &luma_ : &chroma_,
-                                     resampled_.data() + c * plane_bytes_));
+    HR_RETURN_IF_ERROR(ResamplePlane(planes, c, resize, resampled_.data() + c * plane_bytes));
   uint8_t* y = Data(resampled_);
-  ConvertColorPlanes(y, y + plane_bytes_, y + 2 * plane_bytes_, samples);
-  WriteRows(format, left, top, out);
+  ConvertColorPlanes(y, y + plane_bytes, y + 2 * plane_bytes, samples);
+  uint8_t* row = y + 3 * plane_bytes;
+  if (resize.x.count < format.width || resize.y.count < format.height) FillBlack(format, row, out);
+  WritePlanes({y, plane_bytes, 3, resize.y.count, resize.x.count}, format, left, top, row, out);
   return OkStatus();
-}
-
-void PlaneResizer::WriteRows(const OutputFormat& f, uint32_t left, uint32_t top, std::byte* out) {
-  const uint32_t width = sample_format_.width, height = sample_format_.height;
-  const size_t element = DTypeBytes(f.dtype);
-  uint8_t* red = Data(resampled_);
-  uint8_t* row = red + 3 * plane_bytes_;
-  if (width < f.width || height < f.height) FillBlack(f, row, out);
-  for (uint32_t y = 0; y < height; ++y) {
-    size_t at = size_t{y} * width, to = top + y;
-    if (f.channels_last) {
-      const uint8_t* r = red + at;
-      Interleave(r, r + plane_bytes_, r + 2 * plane_bytes_, width, row);
-      ConvertRow(row, size_t{width} * 3, f.mul.data(), f.add.data(), f.dtype,
-                 out + (to * f.width + left) * 3 * element);
-      continue;
-    }
-    for (size_t c = 0; c < 3; ++c)
-      ConvertRow(red + c * plane_bytes_ + at, width, f.mul.data() + c * f.width,
-                 f.add.data() + c * f.width, f.dtype,
-                 out + ((c * f.height + to) * f.width + left) * element);
-  }
 }
 
 }  // namespace headrace::codec

@@ -36,14 +36,13 @@ class PlaneResizer {
   }
 
  private:
-  Status ResamplePlane(const SamplePlane& plane, const PlaneResize& resize, Resizer* resizer,
+  // Plane `number` of `planes`.
+  Status ResamplePlane(const YccPlanes& planes, size_t number, const PlaneResize& resize,
                        std::byte* out);
-  void WriteRows(const OutputFormat& format, uint32_t left, uint32_t top, std::byte* out);
 
   Resizer luma_, chroma_;
   OutputFormat sample_format_;  // of one resampled plane
-  size_t plane_bytes_ = 0;
-  AlignedBuffer resampled_;  // Y, Cb, Cr; then R, G, B; then a row of zeros or of whole pixels
+  AlignedBuffer resampled_;     // Y, Cb, Cr; then R, G, B; then a row of zeros or of whole pixels
 };
 
 }  // namespace headrace::codec

@@ -12,6 +12,16 @@ constexpr size_t RoundUp(size_t n, size_t unit) { return (n + unit - 1) / unit *
 
 uint8_t* Data(AlignedBuffer& buffer) { return reinterpret_cast<uint8_t*>(buffer.data()); }
 
+// A row of each of three planes to RGB.
+void Interleave(const uint8_t* first, size_t plane_bytes, size_t pixels, uint8_t* rgb) {
+  const uint8_t *second = first + plane_bytes, *third = second + plane_bytes;
+  for (size_t i = 0; i < pixels; ++i, rgb += 3) {
+    rgb[0] = first[i];
+    rgb[1] = second[i];
+    rgb[2] = third[i];
+  }
+}
+
 uint32_t CoarseWeight(uint32_t weight) {
   constexpr int kShift = AxisTaps::kPrecision - 16;
   return std::min((weight + (1u << (kShift - 1))) >> kShift, 65535u);
@@ -27,6 +37,25 @@ void FillBlack(const OutputFormat& f, uint8_t* zeros, std::byte* out) {
     for (size_t y = 0; y < rows_per_channel; ++y)
       ConvertRow(zeros, row, f.mul.data() + c * f.width, f.add.data() + c * f.width, f.dtype,
                  out + (c * f.height + y) * row * DTypeBytes(f.dtype));
+}
+
+void WritePlanes(const PlanarPixels& pixels, const OutputFormat& f, uint32_t left, uint32_t top,
+                 uint8_t* row, std::byte* out) {
+  const size_t element = DTypeBytes(f.dtype), width = pixels.width, channels = pixels.channels;
+  for (size_t y = 0; y < pixels.height; ++y) {
+    const uint8_t* first = pixels.data + y * width;
+    const size_t to = top + y;
+    if (f.channels_last) {
+      if (channels == 3) Interleave(first, pixels.plane_bytes, width, row);
+      ConvertRow(channels == 3 ? row : first, width * channels, f.mul.data(), f.add.data(), f.dtype,
+                 out + (to * f.width + left) * channels * element);
+      continue;
+    }
+    for (size_t c = 0; c < channels; ++c)
+      ConvertRow(first + c * pixels.plane_bytes, width, f.mul.data() + c * f.width,
+                 f.add.data() + c * f.width, f.dtype,
+                 out + ((c * f.height + to) * f.width + left) * element);
+  }
 }
 
 bool AxisTaps::Prepare(const AxisPlan& plan, bool reversed) {
@@ -75,9 +104,8 @@ bool AxisTaps::Compute() {
 }
 
 uint32_t AxisTaps::TapsPerOutput() const {
-  // From trunc(center - support + 0.5) up to trunc(center + support + 0.5).
-  double support = std::max(static_cast<double>(plan_.in) / plan_.step / plan_.out, 1.0);
-  return static_cast<uint32_t>(2 * support) + 2;
+  // From trunc(center - reach + 0.5) up to trunc(center + reach + 0.5).
+  return static_cast<uint32_t>(2 * plan_.reach()) + 2;
 }
 
 uint32_t AxisTaps::AppendPairs(const Span& span, uint32_t pair) {
@@ -127,20 +155,24 @@ Status Resizer::Run(const PixelView& view, const OutputFormat& format, uint32_t 
   job.left = left;
   job.top = top;
   job.out = out;
-  job.row_bytes = size_t{x_.num_outputs()} * format.channels;
-  job.window_stride =
-      RoundUp(std::max<size_t>(job.row_bytes + 15, size_t{format.width} * format.channels), 64);
+  job.window_stride = RoundUp(size_t{x_.num_outputs()} * view.channels + 15, 64);
+  // A finished row, then the same with gray spread; or a row of zeros.
+  const size_t spread_bytes =
+      view.channels < format.channels ? size_t{x_.num_outputs()} * format.channels : 0;
+  const size_t row_bytes =
+      std::max(job.window_stride + spread_bytes, size_t{format.width} * format.channels);
   job.window_rows = y_.max_count() + 2 * ResizeJob::kBandRows;
   size_t band_bytes = RoundUp(size_t{view.width} * view.channels, 16) * ResizeJob::kBandRows;
   if (!band_.Reserve(band_bytes) ||
-      !columns_.Reserve(RoundUp(x_.num_outputs(), 16) * format.channels * ResizeJob::kBandRows) ||
-      !window_.Reserve(job.window_rows * job.window_stride) || !row_.Reserve(job.window_stride))
+      !columns_.Reserve(RoundUp(x_.num_outputs(), 16) * view.channels * ResizeJob::kBandRows) ||
+      !window_.Reserve(job.window_rows * job.window_stride) || !row_.Reserve(row_bytes))
     return Error(Code::kResourceExhausted, "no memory for resizing {} x {} pixels", view.width,
                  view.height);
   job.band = Data(band_);
   job.columns = Data(columns_);
   job.window = Data(window_);
   job.row = Data(row_);
+  job.spread = job.row + job.window_stride;
   if (x_.num_outputs() < format.width || y_.num_outputs() < format.height)
     FillBlack(format, job.row, out);
   RunResizeJob(job);

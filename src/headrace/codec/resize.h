@@ -5,6 +5,8 @@
 // Resizer is for one thread at a time and reuses its memory. Used inside the codec only.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +25,13 @@ struct AxisPlan {
   uint32_t step = 1, phase = 0;
   // Weights of 16 bits, summed in 16 bits: about twice as fast, and at most one level off.
   bool coarse = false;
+  // Of subsampled chroma: the filter reaches as much farther as upsampling first would blur.
+  bool wider = false;
+  // How far the filter reaches to each side, in samples.
+  double reach() const {
+    double scale = std::max(static_cast<double>(in) / step / out, 1.0);
+    return wider ? std::sqrt(scale * scale + 0.5) : scale;
+  }
   // Samples of the source that have a part in the `in` pixels.
   uint32_t num_samples() const { return (phase + in + step - 1) / step; }
   bool operator==(const AxisPlan&) const = default;
@@ -118,6 +127,17 @@ class Resizer {
 // Writes black everywhere in `out`. `zeros` has room for a row of width * channels bytes.
 void FillBlack(const OutputFormat& format, uint8_t* zeros, std::byte* out);
 
+// 8-bit pixels in planes, rows without gaps.
+struct PlanarPixels {
+  const uint8_t* data = nullptr;
+  size_t plane_bytes = 0;  // from plane to plane
+  uint32_t channels = 3, height = 0, width = 0;
+};
+// Writes `pixels` at (left, top) of `out`, an image of `format` with as many channels. `row` has
+// room for one row of them.
+void WritePlanes(const PlanarPixels& pixels, const OutputFormat& format, uint32_t left,
+                 uint32_t top, uint8_t* row, std::byte* out);
+
 // One call of the kernels: everything that they need, as plain pointers.
 struct ResizeJob {
   // Rows of a band that is transposed at a time.
@@ -133,7 +153,8 @@ struct ResizeJob {
   uint8_t* columns;  // [output columns, rounded up to 16][view.channels][kBandRows]
   uint8_t* window;   // [window_rows][window_stride]
   uint8_t* row;      // [window_stride], one finished row
-  size_t window_rows, window_stride, row_bytes;
+  uint8_t* spread;   // [output columns * format channels], of gray for several channels
+  size_t window_rows, window_stride;
 };
 // Runs the fastest form for this processor (resize_kernels.cc).
 void RunResizeJob(const ResizeJob& job);

@@ -65,6 +65,9 @@ void ColumnsToBand(const uint8_t* columns, size_t step, uint8_t* dst, size_t str
     for (size_t x = 0; x < 16; ++x) dst[y * stride + x] = columns[x * step + y];
 }
 
+// Pixels done in vectors; the caller does the rest.
+size_t SpreadVectors(const uint8_t*, size_t, uint8_t*) { return 0; }
+
 // Elements done in vectors; the caller does the rest.
 size_t ConvertVectors(const uint8_t*, size_t, const float*, const float*, DType, std::byte*) {
   return 0;
@@ -251,6 +254,17 @@ HWY_INLINE void ColumnsToBand(const uint8_t* HWY_RESTRICT columns, size_t step,
 #undef HR_INTERLEAVE_ALL
 #undef HR_EACH_OF_16
 
+// Pixels done in vectors; the caller does the rest.
+size_t SpreadVectors(const uint8_t* HWY_RESTRICT gray, size_t count, uint8_t* HWY_RESTRICT rgb) {
+  const D8 d8;
+  size_t i = 0;
+  for (; i + hn::Lanes(d8) <= count; i += hn::Lanes(d8)) {
+    const V8 v = hn::LoadU(d8, gray + i);
+    hn::StoreInterleaved3(v, v, v, d8, rgb + 3 * i);
+  }
+  return i;
+}
+
 // The bits of a float32 rounded to a half, as FloatToHalf does.
 HWY_INLINE V32 HalfBits(hn::Vec<hn::ScalableTag<float> > value) {
   const D32 d32;
@@ -308,6 +322,12 @@ size_t ConvertVectors(const uint8_t* HWY_RESTRICT values, size_t count,
 
 #endif  // HWY_SCALAR
 
+// One channel to three equal ones.
+void SpreadGray(const uint8_t* gray, size_t count, uint8_t* rgb) {
+  for (size_t i = SpreadVectors(gray, count, rgb); i < count; ++i)
+    rgb[3 * i] = rgb[3 * i + 1] = rgb[3 * i + 2] = gray[i];
+}
+
 void ConvertRowImpl(const uint8_t* values, size_t count, const float* mul, const float* add,
                     DType dtype, std::byte* out) {
   if (dtype == DType::kUint8) {
@@ -327,25 +347,14 @@ void ConvertRowImpl(const uint8_t* values, size_t count, const float* mul, const
 
 // Transposes the finished columns into a band of the window: rows of interleaved pixels, or a row
 // of each channel after the other. What is written past the end of one channel's row is overwritten
-// by the next channel; the window's rows have room for the last.
+// by the next channel; the window's rows have room for the last. Gray stays one channel.
 void ColumnsToRows(const ResizeJob& job, uint8_t* dst) {
-  const size_t width = job.x->num_outputs();
-  const size_t have = job.view.channels, want = job.format->channels;
-  if (have == want && (job.format->channels_last || want == 1)) {
-    for (size_t x = 0; x < width * have; x += 16)
-      ColumnsToBand(job.columns + x * kBand, kBand, dst + x, job.window_stride);
-    return;
-  }
-  if (job.format->channels_last) {  // gray spread
-    for (size_t y = 0; y < kBand; ++y)
-      for (size_t x = 0; x < width; ++x)
-        std::memset(dst + y * job.window_stride + x * want, job.columns[x * kBand + y], want);
-    return;
-  }
-  for (size_t c = 0; c < want; ++c)
-    for (size_t x = 0; x < width; x += 16)
-      ColumnsToBand(job.columns + (x * have + (have == 1 ? 0 : c)) * kBand, have * kBand,
-                    dst + c * width + x, job.window_stride);
+  const size_t width = job.x->num_outputs(), channels = job.view.channels;
+  const size_t planes = job.format->channels_last ? 1 : channels, step = channels / planes;
+  for (size_t c = 0; c < planes; ++c)
+    for (size_t x = 0; x < width * step; x += 16)
+      ColumnsToBand(job.columns + (x * planes + c) * kBand, planes * kBand, dst + c * width + x,
+                    job.window_stride);
 }
 
 // First pass over the rows [y, y + 64) of the source: into 64 rows at `dst` of the window.
@@ -367,16 +376,20 @@ void ResampleColumns(const ResizeJob& job, uint32_t y, uint8_t* dst) {
   ColumnsToRows(job, dst);
 }
 
-// Writes the finished row number `y` of the wanted ones.
+// Writes the finished row number `y` of the wanted ones. Gray is given to each channel here.
 void WriteRow(const ResizeJob& job, uint32_t y) {
   const OutputFormat& f = *job.format;
   const size_t element = DTypeBytes(f.dtype);
   const size_t width = job.x->num_outputs(), row = job.top + y;
-  if (f.channels_last)
-    return ConvertRowImpl(job.row, width * f.channels, f.mul.data(), f.add.data(), f.dtype,
+  const bool spread = job.view.channels < f.channels;
+  if (f.channels_last) {
+    if (spread) SpreadGray(job.row, width, job.spread);
+    return ConvertRowImpl(spread ? job.spread : job.row, width * f.channels, f.mul.data(),
+                          f.add.data(), f.dtype,
                           job.out + (row * f.width + job.left) * f.channels * element);
+  }
   for (size_t c = 0; c < f.channels; ++c)
-    ConvertRowImpl(job.row + c * width, width, f.mul.data() + c * f.width,
+    ConvertRowImpl(job.row + (spread ? 0 : c * width), width, f.mul.data() + c * f.width,
                    f.add.data() + c * f.width, f.dtype,
                    job.out + ((c * f.height + row) * f.width + job.left) * element);
 }

@@ -22,14 +22,14 @@ HWY_INLINE void ComputeLanes(WeightTask* task, uint32_t lane) {
   const AxisPlan& plan = *task->plan;
   const double step = plan.step;
   const double scale = static_cast<double>(plan.in) / step / static_cast<double>(plan.out);
-  const auto support = hn::Set(d, std::max(scale, 1.0));
-  const auto inverse = hn::Set(d, 1.0 / std::max(scale, 1.0));
+  const auto reach = hn::Set(d, plan.reach());
+  const auto inverse = hn::Set(d, 1.0 / plan.reach());
   const auto half = hn::Set(d, 0.5), one = hn::Set(d, 1.0), zero = hn::Zero(d);
   const auto index = hn::Iota(d, static_cast<double>(task->index + lane));
   const auto center =
       hn::Add(hn::Set(d, plan.phase / step), hn::Mul(hn::Add(index, half), hn::Set(d, scale)));
-  const auto begin = hn::Max(hn::Trunc(hn::Add(hn::Sub(center, support), half)), zero);
-  const auto end = hn::Min(hn::Trunc(hn::Add(hn::Add(center, support), half)),
+  const auto begin = hn::Max(hn::Trunc(hn::Add(hn::Sub(center, reach), half)), zero);
+  const auto end = hn::Min(hn::Trunc(hn::Add(hn::Add(center, reach), half)),
                            hn::Set(d, static_cast<double>(plan.num_samples())));
   const auto weight_of = [&](double tap) HWY_ATTR {
     const auto k = hn::Add(begin, hn::Set(d, tap));

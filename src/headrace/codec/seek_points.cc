@@ -224,6 +224,12 @@ SeekRefusal SeekPointBuilder::Rep::Build(Bytes file, uint32_t crc32c, uint32_t s
   }
 }
 
+uint64_t SeekPointBuilder::memory_bytes() const {
+  return sizeof(Rep) + rep_->tables.memory_bytes() + rep_->reference.memory_bytes() +
+         rep_->raw.capacity() + rep_->stuffings.capacity() * sizeof(size_t) +
+         rep_->pieces.capacity() * sizeof(Piece) + rep_->points.capacity() * sizeof(SeekPoint);
+}
+
 SeekPointBuilder::SeekPointBuilder() : rep_(std::make_unique<Rep>()) {}
 SeekPointBuilder::~SeekPointBuilder() = default;
 SeekPointBuilder::SeekPointBuilder(SeekPointBuilder&&) noexcept = default;

@@ -48,6 +48,9 @@ class SeekPointBuilder {
   // Never fails: memory that cannot be had gives an empty record and kNoRecord.
   SeekRefusal Build(Bytes file, uint32_t crc32c, uint32_t spacing, std::string* record);
 
+  // Bytes held between images: about what the largest one had.
+  uint64_t memory_bytes() const;
+
  private:
   struct Rep;
   std::unique_ptr<Rep> rep_;

@@ -40,9 +40,13 @@ SeekRefusal SeekRecord::Open(Bytes record) {
   if (record.size() < kRefusedBytes) return SeekRefusal::kRecordForeign;
   auto byte = [&](size_t at) { return std::to_integer<uint8_t>(record[at]); };
   if (byte(kAtVersion) != kVersion) return SeekRefusal::kRecordUnknown;
-  if (uint8_t refusal = byte(kAtRefusal))
-    return refusal < kNumSeekRefusals ? static_cast<SeekRefusal>(refusal)
-                                      : SeekRefusal::kRecordUnknown;
+  if (uint8_t refusal = byte(kAtRefusal)) {
+    if (refusal >= kNumSeekRefusals) return SeekRefusal::kRecordUnknown;
+    const auto stated = static_cast<SeekRefusal>(refusal);
+    // These have no record to state them.
+    const bool absurd = stated == SeekRefusal::kNotJpeg || stated == SeekRefusal::kNoRecord;
+    return absurd ? SeekRefusal::kRecordForeign : stated;
+  }
   if (record.size() < kAtRows || byte(kAtSpacing) > 7 || byte(kAtSampling) > 31)
     return SeekRefusal::kRecordForeign;
   bytes_ = record;

@@ -253,5 +253,16 @@ TEST(PixelCheck, SaysWhyNothingWasCompared) {
   EXPECT_EQ(checker.Check(AsBytes("\xff\xd8\xff"), {}, 1).status().code(), Code::kDataLoss);
 }
 
+TEST(PixelCheck, AnImageBeyondTheLimitIsTooLargeAndNoFailure) {
+  std::string file = Encode(64, 64, 3, {});
+  std::string record = RecordOf(file, Crc32c(AsBytes(file)));
+  auto verdict = PixelChecker(64 * 64 - 1).Check(AsBytes(file), {AsBytes(record), {}}, 1);
+  ASSERT_TRUE(verdict.ok()) << verdict.status().ToString();
+  EXPECT_EQ(verdict->refusal, SeekRefusal::kTooLarge);
+  EXPECT_EQ(verdict->num_regions, 0u);
+  EXPECT_EQ(PixelChecker(64 * 64).Check(AsBytes(file), {AsBytes(record), {}}, 1)->refusal,
+            SeekRefusal::kNone);
+}
+
 }  // namespace
 }  // namespace headrace::codec

@@ -9,7 +9,9 @@
 // with one sub-folder per class; a .csv or .jsonl list of files.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +25,11 @@
 #include "headrace/dataset/index.h"
 #include "headrace/dataset/manifest.h"
 #include "headrace/env/file.h"
+
+namespace headrace::cache {
+class NodeCache;
+struct ObjectId;
+}  // namespace headrace::cache
 
 namespace headrace::dataset {
 
@@ -43,6 +50,9 @@ struct OpenOptions {
   // Memory for shards that are compressed as a whole (MDS) and so are held unpacked; the least
   // recently used one goes first. One shard is always held, whatever its size.
   uint64_t max_unpacked_bytes = uint64_t{8} << 30;
+  // Where readers keep seek points that an index lacks (cache/side_file.h); may be asked in a
+  // forked child too. Empty, or null while there is no cache: they keep none.
+  std::function<cache::NodeCache*(const cache::ObjectId&)> side = {};
 };
 
 // One field of one sample: where it is and what it must look like.
@@ -100,12 +110,31 @@ class Dataset {
   // (damaged index), kFailedPrecondition (an index that is not the one the manifest names, or
   // newer).
   virtual Result<const IndexReader*> Index(size_t shard) const = 0;
+  // The file that all bytes of a shard are read from, opened by nobody yet.
+  struct ShardFile {
+    FileSystem* fs = nullptr;
+    std::string path;
+  };
+  // kUnimplemented when each of the shard's fields is a file of its own.
+  virtual Result<ShardFile> FileOfShard(size_t shard) const = 0;
   // Opens a shard's data file and holds it against its index, without reading samples: for a check
   // before the start. kNotFound, kDataLoss, kFailedPrecondition as for SampleReader::Read.
   virtual Status CheckShard(size_t shard, const Context& ctx) const = 0;
   // Reads a shard's whole file and holds it against what is known of it as a whole (the manifest's
   // CRC32C). OK when nothing is. kDataLoss, else as CheckShard.
   virtual Status CheckWholeShard(size_t shard, const Context& ctx) const = 0;
+};
+
+// What became of seek points that indexes lack.
+struct SeekPointTotals {
+  uint64_t used = 0;      // records that were found in the node's cache
+  uint64_t added = 0;     // records that were built and kept there
+  uint64_t build_ns = 0;  // spent on building and keeping
+};
+// The same as several readers count it. Any thread.
+struct SeekPointCounters {
+  std::atomic<uint64_t> used{0}, added{0}, build_ns{0};
+  SeekPointTotals Load() const { return {used.load(), added.load(), build_ns.load()}; }
 };
 
 struct ReadOptions {
@@ -116,6 +145,10 @@ struct ReadOptions {
   // Gives the seek points of each field along. What is damaged of them counts as not kept: no
   // pixel depends on them.
   bool seek_points = false;
+  // With seek_points and OpenOptions::side: of shards whose index has none they are looked for
+  // there, and built from the bytes of each JPEG that has none yet. What becomes of them is counted
+  // here. Null: not done.
+  std::shared_ptr<SeekPointCounters> learn_seek_points = {};
   // Checks the records of a TFRecord whole, also where each wanted field has a checksum.
   bool whole_records = false;
 };
@@ -127,7 +160,16 @@ struct SampleView {
   std::string_view shard;  // name of the shard
   std::span<const FieldEntry> entries;
   std::span<const FieldView> fields;  // Read only; parallel to the wanted fields that exist
-  const FieldView* Find(FieldId field) const;
+  const FieldView* Find(FieldId field) const { return First(fields, field); }
+  const FieldEntry* FindEntry(FieldId field) const { return First(entries, field); }
+
+ private:
+  template <typename T>
+  static const T* First(std::span<const T> all, FieldId field) {
+    for (const T& one : all)
+      if (one.field == field) return &one;
+    return nullptr;
+  }
 };
 
 // Reads samples for one thread; numbers that lie bare in a shard are given as an .npy array; its
@@ -142,6 +184,12 @@ class SampleReader {
   // Brings the index entries of samples that will be located soon closer to the processor, all at
   // once. A hint: it reads no file and cannot fail.
   virtual void Prefetch(std::span<const uint64_t> sample_ids) const = 0;
+
+  // Tells the file system what Read will ask of it soon, or ReadField of each of the fields. A
+  // hint: it waits for nothing and cannot fail. Only shards that were read from before are told of.
+  // Spoils what Read and Locate gave.
+  virtual void WillRead(uint64_t sample_id, std::span<const FieldId> wanted,
+                        const Context& ctx) = 0;
 
   // Looks up key and fields without reading data. kOutOfRange, or the index's faults.
   virtual Result<SampleView> Locate(uint64_t sample_id) = 0;
@@ -167,9 +215,14 @@ class SampleReader {
   // with its sample's key and its name.
   virtual Location Where(const FieldEntry& entry) const = 0;
 
-  // Nanoseconds spent reading and checking in the last Read or ReadField, and bytes read.
+  // A fault in the bytes of a field (of the last Read), told with its place in the file: the
+  // fault's own offset counts from the field's first byte. For those who decode fields.
+  Status AtField(const Status& fault, const SampleView& sample, FieldId field) const;
+
+  // Nanoseconds spent reading, checking, and finding or building seek points that the index lacks
+  // in the last Read or ReadField, and bytes read.
   struct Cost {
-    uint64_t read_ns = 0, checksum_ns = 0, bytes = 0;
+    uint64_t read_ns = 0, checksum_ns = 0, seek_points_ns = 0, bytes = 0;
   };
   virtual const Cost& last_cost() const = 0;
   // Bytes of buffers held now.

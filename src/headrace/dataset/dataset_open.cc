@@ -113,7 +113,8 @@ Status AddMdsContent(Parts* parts) {
   const std::vector<ManifestShard>& named = parts->manifest.shards;
   if (std::equal(named.begin(), named.end(), found.begin(), found.end(),
                  [](const ManifestShard& a, const MdsShard& b) {
-                   return a.name == b.raw.name && a.samples == b.samples && a.bytes == b.raw.bytes;
+                   // Fewer where damage was left out.
+                   return a.name == b.raw.name && a.samples <= b.samples && a.bytes == b.raw.bytes;
                  }))
     return OkStatus();
   return Error(Code::kFailedPrecondition,
@@ -213,9 +214,22 @@ Result<std::string> FindManifest(FileSystem* fs, const std::string& path) {
   return std::string();
 }
 
+// Before its manifest is there, what a pack has moved to its place is some of the shards. (A pack
+// into a bucket has its staging folder elsewhere, and says so in the manifest.)
+Status CheckNotBeingPacked(FileSystem* fs, const std::string& folder) {
+  if (IsUrl(folder)) return OkStatus();
+  HR_ASSIGN_OR_RETURN(bool unfinished, IsThere(fs, JoinPath(folder, kStagingFolder)));
+  if (!unfinished) return OkStatus();
+  return Error(Code::kFailedPrecondition,
+               "{} holds a pack that is not finished: wait for it to end or, if it was broken off, "
+               "give the same `headrace pack` command again, which goes on with it",
+               EscapeText(folder));
+}
+
 Status OpenFolder(const std::string& path, Parts* parts) {
   HR_ASSIGN_OR_RETURN(std::string manifest, FindManifest(parts->fs, path));
   if (!manifest.empty()) return OpenManifest(manifest, parts);
+  HR_RETURN_IF_ERROR(CheckNotBeingPacked(parts->fs, path));
   parts->data_folder = parts->index_folder = path;
   HR_ASSIGN_OR_RETURN(std::string mds, ReadMdsIndexText(parts->fs, path));
   if (!mds.empty()) return OpenMds(path, mds, parts);

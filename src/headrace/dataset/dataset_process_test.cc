@@ -161,7 +161,7 @@ TEST(DatasetProcess, ChildrenOfForkCanRead) {
     pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      alarm(30);
+      alarm(240);
       _exit(ReadMixed(reader.get(), dataset->num_samples(), 60, static_cast<uint64_t>(i)) == 0 ? 0
                                                                                                : 1);
     }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "headrace/base/crc32c.h"
+#include "headrace/base/keyed_random.h"
 
 namespace headrace::dataset {
 
@@ -23,6 +24,12 @@ Result<uint32_t> ChecksumOfFile(const RandomAccessFile& file, const Context& ctx
     crc = Crc32c(part, crc);
   }
   return crc;
+}
+
+uint64_t FileVersion(const FileInfo& info) {
+  if (info.inode == 0 || info.mtime_ns == 0) return 0;
+  return HashKey(info.device, info.inode, info.size_bytes, static_cast<uint64_t>(info.mtime_ns)) |
+         1;
 }
 
 }  // namespace headrace::dataset

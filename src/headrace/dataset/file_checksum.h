@@ -1,4 +1,5 @@
-// The CRC32C of a whole file. Any thread. Used by makers and checkers of indexes only.
+// What tells a file's content apart: the CRC32C of all of it, and, without reading it, what the
+// file system says. Pure or blocking; any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +15,9 @@ namespace headrace::dataset {
 Result<uint32_t> ChecksumOfFile(FileSystem* fs, const std::string& path, const Context& ctx);
 // The same of an open file.
 Result<uint32_t> ChecksumOfFile(const RandomAccessFile& file, const Context& ctx);
+
+// A number for what an open file is: another one where it was replaced or written since. 0 where
+// the file system tells too little.
+uint64_t FileVersion(const FileInfo& info);
 
 }  // namespace headrace::dataset

@@ -208,6 +208,10 @@ TEST(ListSource, BadRowsNameTheirLine) {
   }
   Put(&fs, "/l/t.jsonl", "{\"path\": \"a.jpg\"}\n[1]\n");
   EXPECT_THAT(Dump(&fs, "/l/t.jsonl")[0], HasSubstr("line 2"));
+  Put(&fs, "/l/t.jsonl", "{\"path\": \"a.jpg\"}\n{\"path\": \"none.jpg\"}\n");
+  std::string missing = Dump(&fs, "/l/t.jsonl")[0];
+  EXPECT_THAT(missing, HasSubstr("line 2"));
+  EXPECT_EQ(missing.find("line 2"), missing.rfind("line 2")) << missing;
 }
 
 Result<BuiltIndex> Build(const std::string& tar, BuildOptions options = {}) {

@@ -137,6 +137,9 @@ class IndexReader {
   // fields of all samples before i: the place of its first field in a side file of checksums.
   // kOutOfRange, kDataLoss (damaged chunk or record). Allocates only when `out->fields` must grow.
   Status Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordinal = nullptr) const;
+  // Every call here fails with kIoError once the index's file cannot be read any more; views that
+  // were given before may then be zeros. Who has used such views asks here afterwards. Cheap.
+  Status Check() const;
   // Brings what Get(i) reads closer to the processor: first where its record lies, and once that
   // has come, the record. Hints for many samples at once, so that their waits for memory overlap;
   // any i is allowed, nothing is checked.

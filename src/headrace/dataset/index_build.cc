@@ -2,14 +2,19 @@
 // a temporary name; when all of them are there and durable, each gets its name; then the manifest
 // is replaced. Who opens the dataset before the renames sees it as it was; who opens it between
 // them and the manifest is told by the checksums in the old manifest that an index is not its own.
+// A lock in the output folder keeps a second run away; under it goes what a killed run has left.
 #include "headrace/dataset/index_build.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
+#include "headrace/base/keyed_random.h"
+#include "headrace/base/stage_timer.h"
 #include "headrace/base/text.h"
 #include "headrace/dataset/mds_content.h"
 #include "headrace/dataset/tfrecord.h"
+#include "headrace/env/process.h"
 
 namespace headrace::dataset {
 namespace {
@@ -52,9 +57,12 @@ Result<std::string> PathFrom(const std::string& from, const std::string& to) {
   return path;
 }
 
-// Where an index waits for its name.
-std::string StagedName(const std::string& path) {
-  return JoinPath(DirectoryName(path), std::string(kTemporaryPrefix) + std::string(BaseName(path)));
+constexpr std::string_view kLockName = ".headrace-index-lock";
+
+// Tells the temporary names of this run from those of others where there are no locks.
+uint64_t DrawRunNumber() {
+  static std::atomic<uint64_t> runs{0};
+  return HashKey(WallClockNanos(), NowNanos(), reinterpret_cast<uintptr_t>(&runs), ++runs);
 }
 
 class DatasetIndexer {
@@ -66,6 +74,7 @@ class DatasetIndexer {
   }
   ~DatasetIndexer() {
     for (const std::string& path : staged_) (void)fs_->Remove(StagedName(path));
+    if (lock_) (void)fs_->Remove(JoinPath(output_, kLockName));  // while it is held
   }
 
   Result<IndexReport> IndexShards(const ShardList& shards);
@@ -78,9 +87,20 @@ class DatasetIndexer {
   Status AddShardFile(const std::string& path, std::set<std::string>* fields);
   Status AddShard(BuiltIndex built, const std::string& name);
   Status CountBytes(const std::vector<std::string>& paths);
+  // Where an index waits for its name.
+  std::string StagedName(const std::string& path) const {
+    return JoinPath(DirectoryName(path),
+                    fmt::format("{}{:016x}-{}", kTemporaryPrefix, run_, BaseName(path)));
+  }
+  Status Lock();
+  // Removes what a killed run has left in a folder, once.
+  Status Sweep(const std::string& folder);
+  // Says what to do where the index cannot be written beside the data.
+  Status Advise(Status status) const;
   Status MoveIn();
   Result<IndexReport> IndexInPlace(Result<BuiltIndex> built, const std::string& name);
   Status WriteFile(const std::string& path, const std::string& content);
+  Status NoteBase();
   Status Prepare();
   Result<IndexReport> Publish();
 
@@ -90,21 +110,57 @@ class DatasetIndexer {
   std::string data_folder_;          // shard names are relative to it
   std::string output_;               // where manifest and indexes go
   std::vector<std::string> staged_;  // indexes that are written and do not have their names yet
+  const uint64_t run_ = DrawRunNumber();
+  std::unique_ptr<FileLock> lock_;  // null where the file system has none
+  std::set<std::string> swept_;
   IndexReport report_;
 };
 
 Status DatasetIndexer::WriteFile(const std::string& path, const std::string& content) {
   Status made = fs_->MakeDirectories(std::string(DirectoryName(path)));
   if (made.ok()) made = fs_->WriteAtomically(path, AsBytes(content));
-  bool refused = made.code() == Code::kPermissionDenied || made.code() == Code::kUnimplemented;
-  if (!refused || !options_.output.empty()) return made;
-  return std::move(made).Prefix(
+  return Advise(std::move(made));
+}
+
+Status DatasetIndexer::Advise(Status status) const {
+  const Code code = status.code();
+  bool refused = code == Code::kPermissionDenied || code == Code::kUnimplemented;
+  if (!refused || !options_.output.empty()) return status;
+  return std::move(status).Prefix(
       "the index cannot be written beside the data; give a folder for it with --output");
 }
 
-// Notes in the manifest where the data lies, when that is not beside it.
+Status DatasetIndexer::Lock() {
+  HR_RETURN_IF_ERROR(Advise(fs_->MakeDirectories(output_)));
+  auto lock = fs_->Lock(JoinPath(output_, kLockName));
+  if (lock.ok()) lock_ = *std::move(lock);
+  if (lock.status().code() == Code::kFailedPrecondition)
+    return Error(Code::kFailedPrecondition,
+                 "another run is indexing into {}: wait for it to end, or stop it", output_);
+  return lock.status().code() == Code::kUnimplemented ? OkStatus() : Advise(lock.status());
+}
+
+Status DatasetIndexer::Sweep(const std::string& folder) {
+  if (!lock_ || !swept_.insert(folder).second) return OkStatus();
+  auto entries = fs_->List(folder);
+  if (entries.status().code() == Code::kNotFound) return OkStatus();
+  HR_RETURN_IF_ERROR(entries.status());
+  for (const DirectoryEntry& entry : *entries)
+    if (entry.name.starts_with(kTemporaryPrefix))
+      HR_RETURN_IF_ERROR(fs_->Remove(JoinPath(folder, entry.name)));
+  return OkStatus();
+}
+
+// Notes in the manifest where the data lies, when that is not beside it, and takes the output
+// folder.
 Status DatasetIndexer::Prepare() {
   if (!options_.output.empty()) output_ = options_.output;
+  HR_RETURN_IF_ERROR(NoteBase());
+  HR_RETURN_IF_ERROR(Lock());
+  return Sweep(output_);
+}
+
+Status DatasetIndexer::NoteBase() {
   if (output_ == data_folder_) return OkStatus();
   std::string& base = report_.manifest.base;
   if (output_ == JoinPath(data_folder_, kInPlaceFolder)) {
@@ -151,6 +207,7 @@ Status DatasetIndexer::AddShard(BuiltIndex built, const std::string& name) {
   shard.bytes = built.size_bytes;
   shard.crc32c = built.shard_crc32c;
   staged_.push_back(JoinPath(output_, shard.index));
+  HR_RETURN_IF_ERROR(Sweep(std::string(DirectoryName(staged_.back()))));
   HR_RETURN_IF_ERROR(WriteFile(StagedName(staged_.back()), built.bytes));
   HR_ASSIGN_OR_RETURN(auto reader, IndexReader::FromBytes(std::move(built.bytes), shard.index));
   shard.SetIndex(*reader);

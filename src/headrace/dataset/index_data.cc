@@ -365,4 +365,21 @@ Result<IndexWithData> AddDataOfFiles(std::string index, FileSystem* fs, const st
   return DataPass(*reader, nullptr, fs, folder, options, ctx).Run();
 }
 
+Status FinishShardIndex(IndexBuilder* builder, const RandomAccessFile& file,
+                        const BuildOptions& options, const Context& ctx, BuiltIndex* built,
+                        std::optional<uint32_t> samples_crc32c) {
+  HR_ASSIGN_OR_RETURN(ShardIdentity identity, IdentifyShard(file, ctx));
+  built->num_samples = builder->num_samples();
+  built->size_bytes = file.size();
+  built->fields = builder->SortedFieldNames();
+  HR_ASSIGN_OR_RETURN(built->bytes, builder->Finish(identity, samples_crc32c));
+  if (options.progress) options.progress->total_samples.fetch_add(built->num_samples);
+  if (!options.reads_data()) return OkStatus();
+  HR_ASSIGN_OR_RETURN(IndexWithData data,
+                      AddDataOfShard(std::move(built->bytes), file, options, ctx));
+  built->bytes = std::move(data.bytes);
+  if (options.checksums) built->shard_crc32c = data.shard_crc32c;
+  return OkStatus();
+}
+
 }  // namespace headrace::dataset

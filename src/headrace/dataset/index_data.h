@@ -32,4 +32,11 @@ Result<IndexWithData> AddDataOfShard(std::string index, const RandomAccessFile& 
 Result<IndexWithData> AddDataOfFiles(std::string index, FileSystem* fs, const std::string& folder,
                                      const BuildOptions& options, const Context& ctx);
 
+// The last step of indexing the shard `file`, whose samples are all in `builder`: fills in the rest
+// of `built`, and adds what the data tells when it is asked for. `samples_crc32c` as in
+// IndexBuilder::Finish. Fails as AddDataOfShard.
+Status FinishShardIndex(IndexBuilder* builder, const RandomAccessFile& file,
+                        const BuildOptions& options, const Context& ctx, BuiltIndex* built,
+                        std::optional<uint32_t> samples_crc32c = {});
+
 }  // namespace headrace::dataset

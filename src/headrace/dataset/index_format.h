@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "headrace/base/bytes.h"
+#include "headrace/base/varint.h"
 
 namespace headrace::dataset::index_format {
 
@@ -64,57 +65,10 @@ inline constexpr size_t kMaxFieldNames = 65536;
 inline constexpr size_t kMaxFieldNameBytes = 65535;
 inline constexpr uint64_t kMaxSamples = UINT32_MAX;
 
-// Variable-length numbers: seven bits a byte, lowest first, high bit set on all but the last.
-inline void PutVarint(uint64_t value, std::string* out) {
-  for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
-  out->push_back(static_cast<char>(value));
-}
-// Signed numbers with small magnitude as small unsigned ones: 0, -1, 1, -2...
-inline uint64_t ZigZag(uint64_t delta) { return delta << 1 ^ (0 - (delta >> 63)); }
-inline uint64_t UnZigZag(uint64_t coded) { return coded >> 1 ^ (0 - (coded & 1)); }
-
-// Reads a record from its start; every read is checked against its end. After a failed read ok()
-// is false for ever and the values are 0.
-class RecordCursor {
- public:
-  explicit RecordCursor(Bytes bytes) : p_(bytes.data()), end_(p_ + bytes.size()) {}
-  bool ok() const { return ok_; }
-  bool at_end() const { return p_ == end_; }
-  uint64_t Varint() {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (p_ == end_) break;
-      uint64_t b = static_cast<uint64_t>(*p_++);
-      if (shift == 63 && b > 1) break;
-      value |= (b & 0x7f) << shift;
-      if (b < 0x80) return value;
-    }
-    return Fail();
-  }
-  uint8_t Byte() {
-    if (p_ == end_) return static_cast<uint8_t>(Fail());
-    return static_cast<uint8_t>(*p_++);
-  }
-  uint32_t Word() {
-    if (end_ - p_ < 4) return static_cast<uint32_t>(Fail());
-    p_ += 4;
-    return LoadLittle<uint32_t>(p_ - 4);
-  }
-  std::string_view Text(uint64_t length) {
-    if (static_cast<uint64_t>(end_ - p_) < length) return Fail(), std::string_view();
-    p_ += length;
-    return {reinterpret_cast<const char*>(p_ - length), static_cast<size_t>(length)};
-  }
-
- private:
-  uint64_t Fail() {
-    ok_ = false;
-    p_ = end_;
-    return 0;
-  }
-  const std::byte* p_;
-  const std::byte* end_;
-  bool ok_ = true;
-};
+// How the numbers in records are coded.
+using headrace::PutVarint;
+using headrace::RecordCursor;
+using headrace::UnZigZag;
+using headrace::ZigZag;
 
 }  // namespace headrace::dataset::index_format

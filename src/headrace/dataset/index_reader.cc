@@ -28,6 +28,9 @@ struct IndexReader::Rep {
   std::vector<std::atomic<uint64_t>> checked;
 
   Status Damaged(uint64_t offset, std::string_view what) const;
+  // `status`, unless the mapped file has gone while it was made: then that.
+  Status Unless(Status status) const;
+  Status ReadAll();
   Status ReadHeader();
   Status ReadSectionTable();
   Status CheckSectionSizes() const;
@@ -46,6 +49,7 @@ struct IndexReader::Rep {
   bool DecodeField(RecordCursor* cursor, IndexField* field, uint64_t* previous_end) const;
   RecordRange DecodeRange(RecordCursor* cursor) const;
   Result<std::string_view> KeyOf(uint64_t i);
+  Result<uint64_t> Find(std::string_view key);
 };
 
 Status IndexReader::Rep::Damaged(uint64_t offset, std::string_view what) const {
@@ -53,6 +57,22 @@ Status IndexReader::Rep::Damaged(uint64_t offset, std::string_view what) const {
                "index {} is damaged at offset {}: {}. Make it again with `headrace index`", name,
                offset, what)
       .At({.file = name, .offset = offset, .key = {}, .field = {}});
+}
+
+Status IndexReader::Rep::Unless(Status status) const {
+  Status there = mapped ? mapped->Check() : OkStatus();
+  if (there.ok()) return status;
+  return std::move(there)
+      .Prefix("an index")
+      .At({.file = name, .offset = {}, .key = {}, .field = {}});
+}
+
+Status IndexReader::Rep::ReadAll() {
+  HR_RETURN_IF_ERROR(ReadHeader());
+  HR_RETURN_IF_ERROR(ReadSectionTable());
+  HR_RETURN_IF_ERROR(CheckChunkTable());
+  HR_RETURN_IF_ERROR(ReadFieldNames());
+  return ReadSamplesCrc();
 }
 
 Status IndexReader::Rep::ReadHeader() {
@@ -307,11 +327,7 @@ Result<std::unique_ptr<IndexReader>> IndexReader::Open(std::unique_ptr<MappedFil
   rep.name = std::move(name);
   rep.mapped = std::move(file);
   rep.file = rep.mapped ? rep.mapped->bytes() : Bytes();
-  HR_RETURN_IF_ERROR(rep.ReadHeader());
-  HR_RETURN_IF_ERROR(rep.ReadSectionTable());
-  HR_RETURN_IF_ERROR(rep.CheckChunkTable());
-  HR_RETURN_IF_ERROR(rep.ReadFieldNames());
-  HR_RETURN_IF_ERROR(rep.ReadSamplesCrc());
+  HR_RETURN_IF_ERROR(rep.Unless(rep.ReadAll()));
   return reader;
 }
 
@@ -344,9 +360,12 @@ uint32_t IndexReader::samples_crc32c() const { return rep_->samples_crc; }
 std::span<const std::string> IndexReader::field_names() const { return rep_->field_names; }
 
 Status IndexReader::Get(uint64_t i, IndexSample* out, uint64_t* first_field_ordinal) const {
-  HR_ASSIGN_OR_RETURN(Bytes record, rep_->Record(i));
-  return rep_->Decode(record, out, first_field_ordinal);
+  Result<Bytes> record = rep_->Record(i);
+  return rep_->Unless(record.ok() ? rep_->Decode(*record, out, first_field_ordinal)
+                                  : std::move(record).status());
 }
+
+Status IndexReader::Check() const { return rep_->Unless(OkStatus()); }
 
 void IndexReader::PrefetchPlace(uint64_t i) const {
   if (i < rep_->num_samples) __builtin_prefetch(rep_->sections[kOffsets].data() + i * 8);
@@ -369,35 +388,43 @@ Result<Bytes> IndexReader::SeekPoints(uint64_t field_ordinal) const {
     return Error(Code::kOutOfRange, "index {} has {} fields, there is no number {}", rep_->name,
                  rep_->num_fields, field_ordinal);
   if (!has_seek_points()) return Bytes();
-  return rep_->Slice(kSeekOffsets, kSeekRecords, field_ordinal, "the seek points of field");
+  auto found = rep_->Slice(kSeekOffsets, kSeekRecords, field_ordinal, "the seek points of field");
+  HR_RETURN_IF_ERROR(rep_->Unless(found.status()));
+  return found;
 }
 
 Result<uint64_t> IndexReader::Find(std::string_view key) const {
+  auto found = rep_->Find(key);
+  HR_RETURN_IF_ERROR(rep_->Unless(found.status()));
+  return found;
+}
+
+Result<uint64_t> IndexReader::Rep::Find(std::string_view key) {
   const uint32_t hash = Crc32c(AsBytes(key));
-  Bytes table = rep_->sections[kKeyHashes];
-  uint64_t low = 0, high = rep_->num_samples;
+  Bytes table = sections[kKeyHashes];
+  uint64_t low = 0, high = num_samples;
   while (low < high) {
     uint64_t middle = low + (high - low) / 2;
-    HR_RETURN_IF_ERROR(rep_->Touch(table.subspan(middle * 8, 8)));
+    HR_RETURN_IF_ERROR(Touch(table.subspan(middle * 8, 8)));
     if (LoadLittle<uint32_t>(table.data() + middle * 8) < hash)
       low = middle + 1;
     else
       high = middle;
   }
-  for (; low < rep_->num_samples; ++low) {
-    HR_RETURN_IF_ERROR(rep_->Touch(table.subspan(low * 8, 8)));
+  for (; low < num_samples; ++low) {
+    HR_RETURN_IF_ERROR(Touch(table.subspan(low * 8, 8)));
     if (LoadLittle<uint32_t>(table.data() + low * 8) != hash) break;
     uint64_t sample = LoadLittle<uint32_t>(table.data() + low * 8 + 4);
-    HR_ASSIGN_OR_RETURN(std::string_view found, rep_->KeyOf(sample));
+    HR_ASSIGN_OR_RETURN(std::string_view found, KeyOf(sample));
     if (found == key) return sample;
   }
-  return Error(Code::kNotFound, "index {} has no sample with the key {}", rep_->name,
+  return Error(Code::kNotFound, "index {} has no sample with the key {}", name,
                EscapeText(key.substr(0, 200)));
 }
 
 Status IndexReader::VerifyAll() const {
-  HR_RETURN_IF_ERROR(
-      rep_->Touch(rep_->file.subspan(kHeaderBytes, rep_->chunk_table - kHeaderBytes)));
+  HR_RETURN_IF_ERROR(rep_->Unless(
+      rep_->Touch(rep_->file.subspan(kHeaderBytes, rep_->chunk_table - kHeaderBytes))));
   IndexSample sample;
   uint64_t expected_ordinal = 0, ordinal = 0, unchecked = 0;
   for (uint64_t i = 0; i < rep_->num_samples; ++i) {
@@ -411,7 +438,7 @@ Status IndexReader::VerifyAll() const {
   }
   if (expected_ordinal != rep_->num_fields || unchecked != rep_->num_unchecked)
     return rep_->Damaged(kAtNumFields, "the counts of fields do not fit the records");
-  return rep_->CheckSeekPoints();
+  return rep_->Unless(rep_->CheckSeekPoints());
 }
 
 Result<ShardIdentity> IdentifyShard(const RandomAccessFile& file, const Context& ctx) {

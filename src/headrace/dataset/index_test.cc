@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 
 #include "headrace/base/crc32c.h"
 #include "headrace/dataset/index_format.h"
@@ -258,6 +260,45 @@ TEST(Index, SeekPointsAreNotTouchedUnlessAskedFor) {
   EXPECT_GT(failed, 0u);
   EXPECT_LT(failed, 50u);
   EXPECT_EQ(reader->VerifyAll().code(), Code::kDataLoss);
+}
+
+// A mapped file as it is after its mount has gone.
+class VanishingFile final : public MappedFile {
+ public:
+  VanishingFile(std::string content, const bool* gone)
+      : content_(std::move(content)), zeros_(content_.size(), '\0'), gone_(gone) {}
+  Bytes bytes() const override { return AsBytes(content_); }
+  Status Check() const override {
+    return *gone_ ? Error(Code::kIoError, "it cannot be read any more") : OkStatus();
+  }
+  void PutZerosInPlace() { std::copy(zeros_.begin(), zeros_.end(), content_.begin()); }
+
+ private:
+  std::string content_;
+  const std::string zeros_;
+  const bool* const gone_;
+};
+
+TEST(Index, AFileThatVanishesIsAnErrorAndNotZeros) {
+  bool gone = false;
+  auto mapped =
+      std::make_unique<VanishingFile>(Build(ShardKind::kTar, SamplesWithSeekPoints()), &gone);
+  VanishingFile* file = mapped.get();
+  auto reader = IndexReader::Open(std::move(mapped), "name.hridx");
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  IndexSample sample;
+  ASSERT_TRUE((*reader)->Get(0, &sample).ok());
+  ASSERT_TRUE((*reader)->VerifyAll().ok());  // all of it is checked by now
+  gone = true;
+  file->PutZerosInPlace();
+  for (const Status& status :
+       {(*reader)->Get(0, &sample), (*reader)->Find("a").status(),
+        (*reader)->SeekPoints(0).status(), (*reader)->VerifyAll(), (*reader)->Check()}) {
+    EXPECT_EQ(status.code(), Code::kIoError) << status.ToString();
+    EXPECT_EQ(status.location().file, "name.hridx");
+  }
+  auto fresh = std::make_unique<VanishingFile>(std::string(1000, '\0'), &gone);
+  EXPECT_EQ(IndexReader::Open(std::move(fresh), "name").status().code(), Code::kIoError);
 }
 
 TEST(Index, StaysSmallForSmallSamples) {

@@ -129,17 +129,20 @@ Status ListIndexer::ReadJsonLines(std::string_view text) {
     begin = end + 1;
     ++line_number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    HR_RETURN_IF_ERROR(AtLine(AddJsonRow(line, line_number), line_number));
+    HR_RETURN_IF_ERROR(AddJsonRow(line, line_number));
   }
   return OkStatus();
 }
 
 Status ListIndexer::AddJsonRow(std::string_view line, uint64_t line_number) {
-  HR_ASSIGN_OR_RETURN(Json row, Json::Parse(line));
-  if (!row.is_object())
-    return Error(Code::kInvalidArgument, "expected a JSON object such as {{\"path\": \"a.jpg\"}}");
+  auto row = Json::Parse(line);
+  if (!row.ok()) return AtLine(std::move(row).status(), line_number);
+  if (!row->is_object())
+    return AtLine(
+        Error(Code::kInvalidArgument, "expected a JSON object such as {{\"path\": \"a.jpg\"}}"),
+        line_number);
   std::vector<Cell> cells;
-  for (const auto& [name, value] : row.members()) {
+  for (const auto& [name, value] : row->members()) {
     if (value.is_null()) continue;
     cells.push_back({name, value.is_string() ? std::string(value.AsString()) : value.Dump()});
   }

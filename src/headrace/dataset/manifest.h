@@ -22,6 +22,8 @@ inline constexpr std::string_view kIndexSuffix = ".hridx";     // <shard>.hridx
 inline constexpr std::string_view kChecksumSuffix = ".hrsum";  // learned checksums, <shard>.hrsum
 // Where `headrace index` puts manifest and index of a folder or list that is read in place.
 inline constexpr std::string_view kInPlaceFolder = ".headrace";
+// Where a pack keeps what it has not published yet, in the folder that it packs into.
+inline constexpr std::string_view kStagingFolder = ".headrace-pack";
 
 struct ManifestShard {
   std::string name;   // relative to the manifest (or its base), see CheckRelativeName

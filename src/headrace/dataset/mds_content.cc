@@ -4,6 +4,7 @@
 
 #include "headrace/base/text.h"
 #include "headrace/dataset/content_hash.h"
+#include "headrace/dataset/file_checksum.h"
 
 namespace headrace::dataset {
 namespace {
@@ -139,7 +140,7 @@ Result<std::unique_ptr<MdsContent>> MdsContent::Open(FileSystem* fs, const std::
     if (!raw && !packed && num_missing++ == 0)
       first_missing = JoinPath(folder, shard.packed ? shard.packed->name : shard.raw.name);
   }
-  content->hash_checked_ = std::vector<std::atomic<bool>>(shards.size());
+  content->hash_checked_ = std::vector<std::atomic<uint64_t>>(shards.size());
   if (num_missing == 0) return content;
   return Error(Code::kFailedPrecondition,
                "{} names {} shard(s) that are not there, first {}. Copy the whole dataset",
@@ -175,13 +176,14 @@ Result<std::unique_ptr<RandomAccessFile>> MdsContent::Unpack(size_t shard,
   const Bytes stored(packed.data(), file->size());
   const MutableBytes out(raw.data(), entry.raw.bytes);
   HR_RETURN_IF_ERROR(dataset::Unpack(entry.compression, stored, out).Prefix(path).At(AtFile(path)));
-  if (!hash_checked_[shard].load(std::memory_order_relaxed)) {
+  const uint64_t version = FileVersion(file->info());
+  if (version == 0 || hash_checked_[shard].load(std::memory_order_relaxed) != version) {
     // Hashes of the unpacked bytes cover the packed ones.
     HashCheck check(entry.raw), packed_check(*entry.packed);
     check.Update(out);
     if (!check.any()) packed_check.Update(stored);
     HR_RETURN_IF_ERROR(check.any() ? check.Finish(path) : packed_check.Finish(path));
-    hash_checked_[shard].store(true, std::memory_order_relaxed);
+    hash_checked_[shard].store(version, std::memory_order_relaxed);
   }
   return std::make_unique<UnpackedFile>(path, std::move(raw), entry.raw.bytes);
 }

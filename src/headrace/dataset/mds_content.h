@@ -20,7 +20,8 @@ namespace headrace::dataset {
 
 // Indexes the bytes of one MDS shard: a sample for each of its samples, with the key NAME/00000012
 // (NAME is that of the unpacked file), a field for each column. All sizes are checked.
-//   kDataLoss        the shard is not as `shard` says, or damaged: names offset, sample and column.
+//   kDataLoss        the shard is not as `shard` says, or damaged (unless allowed: then the sample
+//                    is left out): names offset, sample and column.
 //   kUnimplemented   an image mode or array that has no .npy form.
 // Also the file's I/O faults.
 Result<BuiltIndex> BuildMdsIndex(const RandomAccessFile& file, const MdsShard& shard,
@@ -47,7 +48,8 @@ class MdsContent {
   // memory as long as the file is held.
   bool is_packed(size_t shard) const { return packed_[shard]; }
   // Opens a shard's content. What is unpacked is held against the hashes that index.json states,
-  // the first time. kDataLoss: another size, wrong hash, damaged. kResourceExhausted: no memory.
+  // the first time that a version of the file is seen. kDataLoss: another size, wrong hash,
+  // damaged. kResourceExhausted: no memory.
   Result<std::unique_ptr<RandomAccessFile>> OpenShard(size_t shard, const Context& ctx) const;
   // Reads a shard's files and holds them against all their hashes. Hashes that are not known here
   // are passed over.
@@ -62,7 +64,8 @@ class MdsContent {
   std::string folder_;
   MdsIndex index_;
   std::vector<bool> packed_;
-  mutable std::vector<std::atomic<bool>> hash_checked_;
+  // FileVersion of the packed file whose hash was checked; 0: none yet.
+  mutable std::vector<std::atomic<uint64_t>> hash_checked_;
 };
 
 }  // namespace headrace::dataset

@@ -11,6 +11,8 @@
 namespace headrace::dataset {
 namespace {
 
+constexpr size_t kMaxDamageKept = 1000;
+
 // Where a value lies, or what is left of it.
 struct Span {
   uint64_t at = 0, end = 0;
@@ -88,20 +90,11 @@ class MdsIndexer {
 
   Result<BuiltIndex> Run() {
     HR_RETURN_IF_ERROR(CheckHead());
-    for (uint64_t i = 0; i < shard_.samples; ++i) HR_RETURN_IF_ERROR(TakeSample(i));
-    HR_ASSIGN_OR_RETURN(ShardIdentity identity, IdentifyShard(file_, ctx_));
-    built_.num_samples = builder_.num_samples();
-    built_.size_bytes = file_.size();
-    built_.fields = builder_.SortedFieldNames();
-    // What the version stands for is known before the shard was opened.
-    HR_ASSIGN_OR_RETURN(built_.bytes, builder_.Finish(identity, shard_.Identity()));
-    if (options_.progress) options_.progress->total_samples.fetch_add(built_.num_samples);
-    if (options_.reads_data()) {
-      HR_ASSIGN_OR_RETURN(IndexWithData data,
-                          AddDataOfShard(std::move(built_.bytes), file_, options_, ctx_));
-      built_.bytes = std::move(data.bytes);
-      if (options_.checksums) built_.shard_crc32c = data.shard_crc32c;
-    }
+    for (uint64_t i = 0; i < shard_.samples; ++i) HR_RETURN_IF_ERROR(TakeOrLeaveOut(i));
+    // What the version stands for is known before the shard was opened, unless samples are missing.
+    std::optional<uint32_t> identity;
+    if (built_.scan.num_damaged == 0) identity = shard_.Identity();
+    HR_RETURN_IF_ERROR(FinishShardIndex(&builder_, file_, options_, ctx_, &built_, identity));
     return std::move(built_);
   }
 
@@ -116,6 +109,7 @@ class MdsIndexer {
   Result<Bytes> Take(Span* span, uint64_t bytes, std::string_view field);
   Status CheckHead();
   Result<Span> SampleSpan(uint64_t i);
+  Status TakeOrLeaveOut(uint64_t i);
   Status TakeSample(uint64_t i);
   Status TakeSizes(Span* sample);
   Status TakeValue(size_t column, Span value);
@@ -174,6 +168,27 @@ Result<Span> MdsIndexer::SampleSpan(uint64_t i) {
     return sample;
   return Wrong(at, fmt::format("{} is damaged: sample {} would lie from {} to {} of {} bytes",
                                file_.path(), i, sample.at, sample.end, file_.size()));
+}
+
+// Each sample has its place in the table, so that damage of one leaves the others as they are.
+Status MdsIndexer::TakeOrLeaveOut(uint64_t i) {
+  Status taken = TakeSample(i);
+  if (taken.code() != Code::kDataLoss) {
+    ++built_.scan.num_members;
+    return taken;
+  }
+  if (!options_.allow_damage)
+    return Error(Code::kDataLoss,
+                 "{}. Get a good copy, or make an index of what is left with `headrace index "
+                 "--allow-damage`",
+                 taken.message())
+        .At(taken.location());
+  ++built_.scan.num_damaged;
+  if (built_.scan.damage.size() < kMaxDamageKept) {
+    const uint64_t at = taken.location().offset.value_or(0);
+    built_.scan.damage.push_back({at, at, fmt::format("sample {}: {}", i, taken.message())});
+  }
+  return OkStatus();
 }
 
 Status MdsIndexer::TakeSample(uint64_t i) {

@@ -4,15 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
-#include <zstd.h>
-
-#include <thread>
 
 #include "headrace/dataset/content_hash.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/dataset/index_build.h"
 #include "headrace/dataset/testing/dump.h"
-#include "headrace/dataset/testing/mds_maker.h"
+#include "headrace/dataset/testing/mds_folder.h"
 #include "headrace/dataset/testing/tar_maker.h"
 #include "headrace/dataset/verify.h"
 #include "headrace/env/testing/memory_file_system.h"
@@ -23,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-using Rows = std::vector<std::vector<std::string>>;
+using Rows = MdsFolder::Rows;
 
 const std::vector<MdsTestColumn> kColumns = {{"image", "jpeg"}, {"label", "int", 8}};
 
@@ -43,12 +40,6 @@ std::string Npy(ElementType element, const std::vector<uint64_t>& dims, std::str
   return npy;
 }
 
-std::string Zstd(std::string_view bytes) {
-  std::string packed(ZSTD_compressBound(bytes.size()), '\0');
-  packed.resize(ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), 3));
-  return packed;
-}
-
 std::string Hash(std::string_view algorithm, std::string_view bytes) {
   auto hash = ContentHash::Create(algorithm).value();
   hash->Update(AsBytes(bytes));
@@ -61,41 +52,6 @@ Rows LabelRows(int64_t first, int64_t count) {
     rows.push_back({fmt::format("picture {}", i), Raw(i)});
   return rows;
 }
-
-// Puts shards of these rows, and their index.json, into a folder.
-class MdsFolder {
- public:
-  MdsFolder(FileSystem* fs, std::string folder, std::vector<MdsTestColumn> columns)
-      : fs_(fs), folder_(std::move(folder)), columns_(std::move(columns)) {}
-
-  MdsTestShard& Add(const Rows& rows, const std::string& compression = "") {
-    MdsTestShard& shard = shards_.emplace_back();
-    shard.name = fmt::format("shard.{:05}.mds", shards_.size() - 1);
-    shard.samples = rows.size();
-    const std::string bytes = MakeMdsShard(columns_, rows);
-    shard.bytes = bytes.size();
-    shard.compression = compression;
-    if (compression.empty()) {
-      Put(fs_, JoinPath(folder_, shard.name), bytes);
-    } else {
-      const std::string packed = Zstd(bytes);
-      shard.packed_bytes = packed.size();
-      Put(fs_, JoinPath(folder_, shard.name + ".packed"), packed);
-    }
-    WriteIndex();
-    return shard;
-  }
-  void WriteIndex() { Put(fs_, JoinPath(folder_, "index.json"), MakeMdsIndex(columns_, shards_)); }
-  std::string ShardBytes(size_t i) {
-    return fs_->ReadWhole(JoinPath(folder_, shards_[i].name), 1 << 30).value();
-  }
-
- private:
-  FileSystem* fs_;
-  std::string folder_;
-  std::vector<MdsTestColumn> columns_;
-  std::vector<MdsTestShard> shards_;
-};
 
 std::shared_ptr<const Dataset> Open(FileSystem* fs, const std::string& path,
                                     const OpenOptions& options = {}) {
@@ -201,25 +157,6 @@ TEST(Mds, MemoryForUnpackedShardsIsBounded) {
     EXPECT_EQ(ReadAll(dataset), expected);
     EXPECT_EQ(ReadAll(dataset), expected);
   }
-}
-
-TEST(Mds, ManyThreadsShareWhatIsUnpacked) {
-  MemoryFileSystem fs;
-  MdsFolder folder(&fs, "/d", kColumns);
-  std::map<std::string, FieldTexts> expected;
-  for (size_t i = 0; i < 5; ++i) {
-    folder.Add(LabelRows(static_cast<int64_t>(10 * i), 10), "zstd");
-    expected.merge(LabelSamples(i, static_cast<int64_t>(10 * i), 10));
-  }
-  OpenOptions options;
-  options.max_unpacked_bytes = 1100;
-  auto dataset = Open(&fs, "/d", options);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&] {
-      for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(ReadAll(dataset), expected);
-    });
-  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Mds, GivesEveryEncoding) {
@@ -336,6 +273,40 @@ TEST(Mds, AMissingShardIsToldAtOnce) {
   }
 }
 
+TEST(Mds, ADamagedSampleIsRefusedOrLeftOut) {
+  MemoryFileSystem fs;
+  MdsFolder folder(&fs, "/d", kColumns);
+  folder.Add(LabelRows(0, 3));
+  const std::string whole = Open(&fs, "/d")->version();
+  std::string bytes = folder.ShardBytes(0);
+  bytes[bytes.find("picture 1") - 4] = '\x7f';  // the size of its image
+  Put(&fs, "/d/shard.00000.mds", bytes);
+  std::vector<std::string> paths = {"/d"};
+  Status refused = IndexDataset(&fs, paths, {}, Context()).status();
+  EXPECT_EQ(refused.code(), Code::kDataLoss);
+  EXPECT_EQ(refused.location().key, "shard.00000.mds/00000001");
+  EXPECT_THAT(refused.ToString(), HasSubstr("--allow-damage"));
+  for (bool checksums : {false, true}) {
+    IndexOptions options;
+    options.build.allow_damage = true;
+    options.build.checksums = checksums;
+    auto report = IndexDataset(&fs, paths, options, Context());
+    ASSERT_TRUE(report.ok()) << report.status().ToString();
+    EXPECT_EQ(report->shards[0].scan.num_damaged, 1u);
+    EXPECT_THAT(report->shards[0].scan.damage[0].reason, HasSubstr("sample 1: "));
+    auto dataset = Open(&fs, "/d");
+    ASSERT_NE(dataset, nullptr);
+    ASSERT_EQ(dataset->num_samples(), 2u);
+    EXPECT_NE(dataset->version(), whole) << "other samples, another version";
+    auto reader = SampleReader::Create(dataset, {});
+    EXPECT_EQ(reader->Read(0, {}, Context())->key, "shard.00000.mds/00000000");
+    auto last = reader->Read(1, {}, Context());
+    ASSERT_TRUE(last.ok()) << last.status().ToString();
+    EXPECT_EQ(last->key, "shard.00000.mds/00000002");
+    EXPECT_EQ(AsText(last->Find(*dataset->FindField("image"))->data), "picture 2");
+  }
+}
+
 TEST(Mds, WrongSizesNameSampleAndColumn) {
   MemoryFileSystem fs;
   MdsFolder folder(&fs, "/d", kColumns);
@@ -402,7 +373,7 @@ TEST(Mds, ADamagedPackedShardIsTold) {
   packed[0] ^= 1;
   Put(&fs, "/d/shard.00000.mds.packed", packed);
   EXPECT_THAT(ReadStatus(&fs, "/d").ToString(), HasSubstr("cannot be unpacked"));
-  packed = Zstd(MakeMdsShard(kColumns, LabelRows(0, 4)));
+  packed = ZstdPacked(MakeMdsShard(kColumns, LabelRows(0, 4)));
   Put(&fs, "/d/shard.00000.mds.packed", packed);
   shard.packed_bytes = packed.size();
   folder.WriteIndex();

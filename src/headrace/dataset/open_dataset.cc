@@ -154,6 +154,13 @@ Result<std::unique_ptr<IndexReader>> OpenDataset::BuildIndex(uint32_t shard) con
   return IndexReader::FromBytes(std::move(built.bytes), file->path() + " (headers)");
 }
 
+Result<Dataset::ShardFile> OpenDataset::FileOfShard(size_t shard) const {
+  if (kind() == "folder" || kind() == "list")
+    return Error(Code::kUnimplemented, "the samples of {} are files of their own", parts_.path);
+  return ShardFile{parts_.fs, parts_.mds ? parts_.mds->FilePath(shard)
+                                         : JoinPath(parts_.data_folder, shards_[shard].name)};
+}
+
 LearnedChecksums* OpenDataset::Learned(uint32_t shard, const ShardState& state) const {
   if (LearnedChecksums* learned = learned_[shard].load(std::memory_order_acquire)) return learned;
   const ManifestShard& entry = parts_.manifest.shards[shard];
@@ -183,11 +190,41 @@ Result<ShardFiles::Opened> OpenDataset::OpenChecked(uint32_t shard) const {
   if (parts_.mds && parts_.mds->is_packed(shard)) opened.memory_bytes = opened.file->size();
   // An index that is not there yet is going to be made of this file.
   const bool has_index = !parts_.manifest.shards[shard].index.empty() || IndexIfMapped(shard);
-  if (has_index && !identity_checked_[shard].load(std::memory_order_relaxed)) {
+  const uint64_t version = FileVersion(opened.file->info());
+  const bool checked =
+      version != 0 && identity_checked_[shard].load(std::memory_order_relaxed) == version;
+  if (has_index && !checked) {
     HR_RETURN_IF_ERROR(CheckIdentity(shard, *opened.file));
-    identity_checked_[shard].store(true, std::memory_order_relaxed);
+    identity_checked_[shard].store(version, std::memory_order_relaxed);
   }
   return opened;
+}
+
+Result<ShardFiles::File> OpenDataset::Reopen(uint32_t shard, const ShardFiles::File& stale) const {
+  files_.Forget(shard, stale);
+  return File(shard);
+}
+
+bool OpenDataset::Distrust(uint32_t shard, const IndexSample& sample) const {
+  if (!IsUrl(parts_.data_folder)) return false;
+  auto forget_all = [this](const std::string& path) {
+    auto file = parts_.fs->OpenForRead(path);
+    if (file.ok()) (*file)->Distrust(0, (*file)->size());
+  };
+  const IndexReader* index = IndexIfMapped(shard);
+  auto file = File(shard);
+  if (index && index->kind() == ShardKind::kFiles) {
+    for (const IndexField& field : sample.fields)
+      if (!field.in_index) forget_all(JoinPath(parts_.data_folder, field.value));
+  } else if (file.ok() && parts_.mds && parts_.mds->is_packed(shard)) {
+    forget_all(parts_.mds->FilePath(shard));
+    files_.Forget(shard, *file);
+  } else if (file.ok()) {
+    (*file)->Distrust(sample.record.offset, sample.record.length);
+    for (const IndexField& field : sample.fields)
+      if (!field.in_index) (*file)->Distrust(field.offset, field.length);
+  }
+  return true;
 }
 
 namespace {

@@ -50,10 +50,12 @@ class OpenDataset : public Dataset {
   Result<FieldId> FindField(std::string_view name) const override;
   Result<uint64_t> FindKey(std::string_view key) const override;
   Result<const IndexReader*> Index(size_t shard) const override;
+  Result<ShardFile> FileOfShard(size_t shard) const override;
   Status CheckShard(size_t shard, const Context& ctx) const override;
   Status CheckWholeShard(size_t shard, const Context& ctx) const override;
 
   FileSystem* fs() const { return parts_.fs; }
+  const auto& side() const { return parts_.options.side; }
   const std::string& data_folder() const { return parts_.data_folder; }
   // The shard that holds a sample < num_samples(). O(log shards).
   uint32_t ShardOf(uint64_t sample) const;
@@ -63,8 +65,14 @@ class OpenDataset : public Dataset {
     const ShardState* state = states_[shard].load(std::memory_order_acquire);
     return state ? state->index.get() : nullptr;
   }
-  // The open data file, held against the index when it was first opened.
+  // The open data file, held against the index when that version of it was first opened.
   Result<ShardFiles::File> File(uint32_t shard) const { return files_.Get(shard); }
+  // The data file opened anew, since `stale` cannot be read any more.
+  Result<ShardFiles::File> Reopen(uint32_t shard, const ShardFiles::File& stale) const;
+  // What was read of a sample of this shard does not match: caches on the way to it forget it.
+  // False where reading it again would give the same.
+  bool Distrust(uint32_t shard, const IndexSample& sample) const;
+  ShardFiles::File FileIfOpen(uint32_t shard) const { return files_.GetIfOpen(shard); }
   // The learned checksums of a shard whose index is mapped. `state` is State(shard).
   LearnedChecksums* Learned(uint32_t shard, const ShardState& state) const;
 
@@ -85,7 +93,8 @@ class OpenDataset : public Dataset {
   std::vector<uint64_t> first_sample_;  // shards + 1
   mutable std::vector<std::atomic<ShardState*>> states_;
   mutable std::vector<std::atomic<LearnedChecksums*>> learned_;
-  mutable std::vector<std::atomic<bool>> identity_checked_;
+  // FileVersion of the file that was held against the index; 0: none yet.
+  mutable std::vector<std::atomic<uint64_t>> identity_checked_;
   mutable ShardFiles files_;
 };
 

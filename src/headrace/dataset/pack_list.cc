@@ -6,6 +6,7 @@
 #include "headrace/base/crc32c.h"
 #include "headrace/base/sha256.h"
 #include "headrace/base/text.h"
+#include "headrace/dataset/array_form.h"
 
 namespace headrace::dataset {
 namespace {
@@ -92,6 +93,24 @@ Status PackList::AddText(std::string_view field, std::string_view text) {
   f.text_begin = arena_.size();
   f.text_bytes = static_cast<uint32_t>(text.size());
   arena_.append(text);
+  return AddField(field, f);
+}
+
+Status PackList::AddArray(std::string_view field, uint32_t container, uint64_t offset,
+                          uint64_t stored_bytes, std::string_view form) {
+  ArrayForm parsed;
+  if (!ArrayForm::Parse(form, &parsed))
+    return Error(Code::kDataLoss, "the index of '{}' has no form for the numbers of '{}'",
+                 EscapeText(containers_[container].path), EscapeText(field));
+  PackField f;
+  f.origin = PackOrigin::kArray;
+  f.size_bytes = NpyBytes(parsed);
+  f.container = container;
+  f.range_offset = offset;
+  f.stored_bytes = stored_bytes;
+  f.text_begin = arena_.size();
+  f.text_bytes = static_cast<uint32_t>(form.size());
+  arena_.append(form);
   return AddField(field, f);
 }
 
@@ -182,6 +201,7 @@ std::string PackList::Fingerprint() const {
       UpdateWord(&hash, static_cast<uint64_t>(field.mtime_ns));
       UpdateWord(&hash, (uint64_t{field.container} << 48) ^ field.range_offset);
       UpdateText(&hash, text(field));
+      if (field.origin == PackOrigin::kArray) UpdateWord(&hash, field.stored_bytes);
     }
   }
   return hash.Finish();

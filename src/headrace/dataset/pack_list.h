@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,24 +22,29 @@ enum class PackOrigin : uint8_t {
   kFile,   // a file of its own
   kRange,  // a range of a container (a tar)
   kText,   // given in the list itself (a label)
+  kArray,  // a range of a container that holds bare numbers, written as an .npy array
 };
 
 struct PackField {
   uint64_t size_bytes = 0;
-  uint64_t text_begin = 0;    // kFile: its path, kText: its bytes; in the list's arena
-  uint64_t range_offset = 0;  // kRange: where its data begins in the container
+  uint64_t text_begin = 0;    // kFile: its path, kText: its bytes, kArray: its form; in the arena
+  uint64_t range_offset = 0;  // kRange, kArray: where its data begins in the container
+  uint64_t stored_bytes = 0;  // kArray: of its numbers in the container
   int64_t mtime_ns = 0;       // kFile
   uint32_t text_bytes = 0;
-  uint32_t container = 0;  // kRange: place in containers()
+  uint32_t container = 0;  // kRange, kArray: place in containers()
   uint16_t name = 0;       // place in field_names()
   PackOrigin origin = PackOrigin::kFile;
 };
 
-// A tar that samples are taken from.
+// A shard that samples are taken from.
 struct PackContainer {
+  using File = std::shared_ptr<const RandomAccessFile>;
   std::string path;
   uint64_t size_bytes = 0;
   int64_t mtime_ns = 0;
+  // Opens it; from any thread. Empty: it is the file at `path`.
+  std::function<Result<File>()> open = {};
 };
 
 class PackList {
@@ -52,6 +58,9 @@ class PackList {
                  int64_t mtime_ns);
   Status AddRange(std::string_view field, uint32_t container, uint64_t offset, uint64_t size_bytes);
   Status AddText(std::string_view field, std::string_view text);
+  // `form`: an ArrayForm as the index keeps it. kDataLoss when it is none.
+  Status AddArray(std::string_view field, uint32_t container, uint64_t offset,
+                  uint64_t stored_bytes, std::string_view form);
   uint32_t AddContainer(PackContainer container);
 
   size_t num_samples() const { return samples_.size(); }

@@ -7,6 +7,7 @@
 #include "headrace/base/fault_point.h"
 #include "headrace/base/text.h"
 #include "headrace/codec/image.h"
+#include "headrace/dataset/array_form.h"
 #include "headrace/dataset/tar.h"
 
 namespace headrace::dataset {
@@ -28,6 +29,11 @@ bool IsFaultOfSource(Code code) {
   return code == Code::kNotFound || code == Code::kPermissionDenied || code == Code::kIoError ||
          code == Code::kDataLoss || code == Code::kFailedPrecondition ||
          code == Code::kInvalidArgument;
+}
+
+Status NoMemoryFor(uint64_t bytes) {
+  return Error(Code::kResourceExhausted, "no memory for a field of {}; use fewer --threads",
+               FormatSize(bytes));
 }
 
 Status ReadJpegTally(const Json& json, JpegTally* tally) {
@@ -222,6 +228,9 @@ Status ShardWriter::StreamField(const PackField& field, const RandomAccessFile* 
   if (field.origin == PackOrigin::kRange) {
     HR_ASSIGN_OR_RETURN(file, OpenContainer(field.container));
     base = field.range_offset;
+  } else if (field.origin == PackOrigin::kArray) {
+    if (!array_.Reserve(field.size_bytes)) return NoMemoryFor(field.size_bytes);
+    HR_RETURN_IF_ERROR(ReadArray(field, MutableBytes(array_.data(), field.size_bytes), ctx));
   }
   uint32_t crc = 0;
   bool whole = false;
@@ -232,6 +241,8 @@ Status ShardWriter::StreamField(const PackField& field, const RandomAccessFile* 
     MutableBytes out(buffer_.data() + fill_, part);
     if (field.origin == PackOrigin::kText) {
       std::memcpy(out.data(), list_->text(field).data() + done, part);
+    } else if (field.origin == PackOrigin::kArray) {
+      std::memcpy(out.data(), array_.data() + done, part);
     } else {
       HR_RETURN_IF_ERROR(file->ReadAt(base + done, out, ctx));
     }
@@ -280,9 +291,7 @@ Status ShardWriter::RewriteField(const PackField& field, size_t number, const Co
   if (contents_.size() <= number) contents_.resize(number + 1);
   Content& content = contents_[number];
   content.rewritten.clear();
-  if (!content.read.Reserve(field.size_bytes + 1))
-    return Error(Code::kResourceExhausted, "no memory for a field of {}; use fewer --threads",
-                 FormatSize(field.size_bytes));
+  if (!content.read.Reserve(field.size_bytes + 1)) return NoMemoryFor(field.size_bytes);
   HR_RETURN_IF_ERROR(
       ReadField(field, MutableBytes(content.read.data(), field.size_bytes + 1), ctx));
   content.result = codec::TranscodeJpeg(Bytes(content.read.data(), field.size_bytes), options_.jpeg,
@@ -352,6 +361,8 @@ Status ShardWriter::ReadField(const PackField& field, MutableBytes out, const Co
       HR_ASSIGN_OR_RETURN(const RandomAccessFile* container, OpenContainer(field.container));
       return container->ReadAt(field.range_offset, out.first(field.size_bytes), ctx);
     }
+    case PackOrigin::kArray:
+      return ReadArray(field, out.first(field.size_bytes), ctx);
     case PackOrigin::kFile:
       break;
   }
@@ -362,10 +373,27 @@ Status ShardWriter::ReadField(const PackField& field, MutableBytes out, const Co
   return OkStatus();
 }
 
+// Bare numbers become an .npy array, as a reader of the source would get it.
+Status ShardWriter::ReadArray(const PackField& field, MutableBytes out, const Context& ctx) {
+  HR_ASSIGN_OR_RETURN(const RandomAccessFile* container, OpenContainer(field.container));
+  if (!numbers_.Reserve(field.stored_bytes)) return NoMemoryFor(field.stored_bytes);
+  MutableBytes stored(numbers_.data(), field.stored_bytes);
+  HR_RETURN_IF_ERROR(container->ReadAt(field.range_offset, stored, ctx));
+  ArrayForm form;
+  if (!ArrayForm::Parse(list_->text(field), &form))
+    return Status(Code::kInternal, "a list of samples with a form of numbers that is none");
+  return WriteNpy(form, stored, out)
+      .At({.file = container->path(), .offset = field.range_offset, .key = {}, .field = {}});
+}
+
 Result<const RandomAccessFile*> ShardWriter::OpenContainer(uint32_t number) {
   if (container_ && container_number_ == number) return container_.get();
   const PackContainer& wanted = list_->containers()[number];
-  HR_ASSIGN_OR_RETURN(container_, fs_->OpenForRead(wanted.path));
+  if (wanted.open) {
+    HR_ASSIGN_OR_RETURN(container_, wanted.open());
+  } else {
+    HR_ASSIGN_OR_RETURN(container_, fs_->OpenForRead(wanted.path));
+  }
   container_number_ = number;
   if (container_->size() != wanted.size_bytes) {
     Status changed =

@@ -116,6 +116,7 @@ class ShardWriter {
   // Reads a field's bytes to `out`, which has one byte more than the field.
   Status ReadField(const PackField& field, MutableBytes out, const Context& ctx);
   Result<const RandomAccessFile*> OpenContainer(uint32_t container);
+  Status ReadArray(const PackField& field, MutableBytes out, const Context& ctx);
   uint64_t SampleTarBytes(uint64_t sample);
   Status Skip(uint64_t sample, Status why);
   Status AddToIndex(uint64_t sample);
@@ -142,7 +143,9 @@ class ShardWriter {
   std::vector<IndexBuilder::Field> index_fields_;
   std::vector<std::string> seek_records_;  // of the first index_fields_.size() fields
   codec::SeekPointBuilder seek_builder_;
-  AlignedBuffer image_;  // a JPEG that is larger than the buffer
+  AlignedBuffer image_;    // a JPEG that is larger than the buffer
+  AlignedBuffer numbers_;  // of an array, as they are stored
+  AlignedBuffer array_;    // one that is larger than the buffer
   // What a field holds when JPEGs are rewritten.
   struct Content {
     AlignedBuffer read;
@@ -151,7 +154,7 @@ class ShardWriter {
   };
   std::vector<Content> contents_;
   std::string member_, header_, path_;
-  std::unique_ptr<RandomAccessFile> container_;
+  PackContainer::File container_;
   uint32_t container_number_ = 0;
 };
 

@@ -12,7 +12,6 @@
 namespace headrace::dataset {
 namespace {
 
-constexpr std::string_view kStagingName = ".headrace-pack";
 constexpr std::string_view kLockName = "lock";
 constexpr std::string_view kPlanName = "plan.json";
 constexpr std::string_view kDoneSuffix = ".done";
@@ -42,7 +41,7 @@ Result<uint32_t> FileCrc32c(const RandomAccessFile& file, const Context& ctx) {
 PackStaging::PackStaging(FileSystem* fs, std::string destination, bool overwrite, bool sync)
     : fs_(fs),
       destination_(std::move(destination)),
-      staging_(JoinPath(destination_, kStagingName)),
+      staging_(JoinPath(destination_, kStagingFolder)),
       overwrite_(overwrite),
       sync_(sync) {}
 
@@ -98,7 +97,7 @@ Status PackStaging::CheckFree() {
   auto entries = fs_->List(destination_);
   if (!entries.ok()) return OkIfNotFound(std::move(entries).status());
   for (const DirectoryEntry& entry : *entries) {
-    if (entry.name == kStagingName) continue;
+    if (entry.name == kStagingFolder) continue;
     return Error(
         Code::kAlreadyExists,
         "'{}' holds files that are no data set, such as '{}'; choose a new or empty folder",

@@ -10,6 +10,7 @@
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/fault_point.h"
+#include "headrace/dataset/dataset.h"
 #include "headrace/dataset/index.h"
 #include "headrace/dataset/manifest.h"
 #include "headrace/dataset/pack_layout.h"
@@ -371,12 +372,32 @@ TEST(Pack, CancelledPackKeepsFinishedShardsAndGoesOn) {
   DisarmFaults();
   EXPECT_EQ(stopped.status().code(), Code::kCancelled);
   EXPECT_FALSE(fs.Exists(kTarget + "/headrace.json"));
+  Status unfinished = Dataset::Open(&fs, kTarget, {}).status();
+  EXPECT_EQ(unfinished.code(), Code::kFailedPrecondition);
+  EXPECT_THAT(unfinished.ToString(), HasSubstr("a pack that is not finished"));
   EXPECT_FALSE(fs.Exists(kTarget + "/.headrace-pack/shard-000001.tar")) << "half-written";
   auto report = PackInto(&fs, SmallShards());
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   EXPECT_EQ(report->reused_shards, 1u);
   EXPECT_EQ(ReadSamples(&fs, kTarget), ExpectedSamples());
   EXPECT_EQ(Snapshot(&fs, kTarget).size(), 7u);
+}
+
+// Some of its shards have come to their place: they are no data set of their own.
+TEST(Pack, IsNotReadWhileItPublishes) {
+  MemoryFileSystem fs;
+  MakeSource(&fs);
+  int looks = 0;
+  ArmFault("pack.publish.between_renames", 2, [&] {
+    EXPECT_TRUE(fs.Exists(kTarget + "/shard-000000.tar"));
+    EXPECT_EQ(Dataset::Open(&fs, kTarget, {}).status().code(), Code::kFailedPrecondition);
+    ++looks;
+    return OkStatus();
+  });
+  EXPECT_TRUE(PackInto(&fs, SmallShards()).ok());
+  DisarmFaults();
+  EXPECT_EQ(looks, 2);
+  EXPECT_TRUE(Dataset::Open(&fs, kTarget, {}).ok());
 }
 
 TEST(Pack, KeptShardThatWasDamagedIsWrittenAgain) {

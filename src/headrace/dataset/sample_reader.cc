@@ -5,6 +5,7 @@
 #include "headrace/base/text.h"
 #include "headrace/dataset/array_form.h"
 #include "headrace/dataset/dataset.h"
+#include "headrace/dataset/learned_seek_points.h"
 #include "headrace/dataset/open_dataset.h"
 
 namespace headrace::dataset {
@@ -28,9 +29,14 @@ uint64_t PresentedBytes(const IndexField& field) {
 class OpenSampleReader : public SampleReader {
  public:
   OpenSampleReader(std::shared_ptr<const OpenDataset> dataset, const ReadOptions& options)
-      : dataset_(std::move(dataset)), options_(options) {}
+      : dataset_(std::move(dataset)), options_(options) {
+    if (options_.seek_points && options_.learn_seek_points && dataset_->side())
+      learned_seek_points_ = std::make_unique<LearnedSeekPoints>(dataset_->side(), dataset_.get(),
+                                                                 options_.learn_seek_points);
+  }
 
   void Prefetch(std::span<const uint64_t> sample_ids) const override;
+  void WillRead(uint64_t sample_id, std::span<const FieldId> wanted, const Context& ctx) override;
   Result<SampleView> Locate(uint64_t sample_id) override;
   Result<SampleView> Read(uint64_t sample_id, std::span<const FieldId> wanted,
                           const Context& ctx) override;
@@ -52,6 +58,9 @@ class OpenSampleReader : public SampleReader {
     uint64_t begin = 0, end = 0, buffer_offset = 0;
   };
 
+  Result<SampleView> ReadOnce(uint64_t sample_id, std::span<const FieldId> wanted,
+                              const Context& ctx);
+  Status ReadFieldOnce(uint32_t entry, MutableBytes out, const Context& ctx);
   Status LocateSample(uint64_t sample_id);
   void PickFields(std::span<const FieldId> wanted);
   Status ReadRanges(const Context& ctx);
@@ -63,6 +72,8 @@ class OpenSampleReader : public SampleReader {
   Status ReadRangeField(uint32_t entry, MutableBytes out, const Context& ctx);
   void PlanRuns();
   Status ReadRuns(const Context& ctx);
+  Status ReadFrom(ShardFiles::File* file, uint64_t offset, MutableBytes out,
+                  const Context& ctx) const;
   // Makes .npy arrays of the picked fields that are arrays; their bytes lie in buffer_.
   Status MakeArrays();
   Status MakeArray(uint32_t entry, Bytes stored, MutableBytes out) const;
@@ -71,7 +82,7 @@ class OpenSampleReader : public SampleReader {
   Status CheckRange(const FieldEntry& entry) const;
   // `computed` gets the checksum when there was reason to compute it.
   Status CheckBytes(uint32_t entry, Bytes bytes, std::optional<uint32_t>* computed);
-  Bytes SeekPointsOf(uint32_t entry) const;
+  void GiveSeekPoints(uint32_t entry, FieldView* view);
   Status Fault(Code code, uint32_t entry, std::string message) const;
   // Fills in what is unknown of a fault's place. `entry` = number of entries: the whole sample.
   Status Place(Status status, uint32_t entry) const;
@@ -90,6 +101,7 @@ class OpenSampleReader : public SampleReader {
   bool located_ = false;
   const OpenDataset::ShardState* state_ = nullptr;
   LearnedChecksums* learned_ = nullptr;  // null: not needed for this sample
+  std::unique_ptr<LearnedSeekPoints> learned_seek_points_;
   uint64_t first_ordinal_ = 0;
   IndexSample sample_;
   std::vector<FieldEntry> entries_;  // parallel to sample_.fields
@@ -178,6 +190,23 @@ void OpenSampleReader::Prefetch(std::span<const uint64_t> sample_ids) const {
   for_each(&IndexReader::PrefetchRecord);
 }
 
+void OpenSampleReader::WillRead(uint64_t sample_id, std::span<const FieldId> wanted,
+                                const Context& ctx) {
+  if (sample_id >= dataset_->num_samples()) return;
+  const uint32_t shard = dataset_->ShardOf(sample_id);
+  if (!dataset_->IndexIfMapped(shard)) return;
+  ShardFiles::File file = dataset_->FileIfOpen(shard);
+  if (!file || !LocateSample(sample_id).ok()) return;
+  located_ = false;
+  if (state_->index->kind() == ShardKind::kFiles) return;
+  PickFields(wanted);
+  for (const Pick& pick : picks_)
+    if (!entries_[pick.entry].in_index && !CheckRange(entries_[pick.entry]).ok()) return;
+  if (NeedsRecord()) return file->WillRead(sample_.record.offset, sample_.record.length, ctx);
+  PlanRuns();
+  for (const Run& run : runs_) file->WillRead(run.begin, run.end - run.begin, ctx);
+}
+
 Result<SampleView> OpenSampleReader::Locate(uint64_t sample_id) {
   HR_RETURN_IF_ERROR(LocateSample(sample_id));
   return View();
@@ -195,8 +224,18 @@ void OpenSampleReader::PickFields(std::span<const FieldId> wanted) {
   }
 }
 
+// Bytes that came wrong over a network, and may be in a cache since, are asked for once more.
 Result<SampleView> OpenSampleReader::Read(uint64_t sample_id, std::span<const FieldId> wanted,
                                           const Context& ctx) {
+  auto view = ReadOnce(sample_id, wanted, ctx);
+  if (view.ok() || view.status().code() != Code::kDataLoss || !located_ ||
+      !dataset_->Distrust(shard_, sample_))
+    return view;
+  return ReadOnce(sample_id, wanted, ctx);
+}
+
+Result<SampleView> OpenSampleReader::ReadOnce(uint64_t sample_id, std::span<const FieldId> wanted,
+                                              const Context& ctx) {
   cost_ = {};
   HR_RETURN_IF_ERROR(LocateSample(sample_id));
   PickFields(wanted);
@@ -216,7 +255,7 @@ Result<SampleView> OpenSampleReader::Read(uint64_t sample_id, std::span<const Fi
     view.data = field.is_array ? Bytes(arrays_.data() + pick.array_offset, entry.length) : stored;
     HR_RETURN_IF_ERROR(CheckBytes(pick.entry, stored, &view.crc32c));
     if (field.is_array) view.crc32c.reset();
-    view.seek_points = SeekPointsOf(pick.entry);
+    if (options_.seek_points) GiveSeekPoints(pick.entry, &view);
   }
   return View();
 }
@@ -332,11 +371,21 @@ Status OpenSampleReader::ReadRuns(const Context& ctx) {
   HR_RETURN_IF_ERROR(Reserve(runs_.back().buffer_offset + runs_.back().end - runs_.back().begin));
   for (const Run& run : runs_) {
     MutableBytes out(buffer_.data() + run.buffer_offset, run.end - run.begin);
-    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(run.begin, out, ctx), entry));
+    HR_RETURN_IF_ERROR(Place(ReadFrom(&*file, run.begin, out, ctx), entry));
     cost_.bytes += out.size();
   }
   cost_.read_ns += NowNs() - start;
   return OkStatus();
+}
+
+// A handle on a network file system can go stale: then the file is opened anew, once. (What is at a
+// URL was tried again already.)
+Status OpenSampleReader::ReadFrom(ShardFiles::File* file, uint64_t offset, MutableBytes out,
+                                  const Context& ctx) const {
+  Status read = (*file)->ReadAt(offset, out, ctx);
+  if (read.code() != Code::kUnavailable || IsUrl(dataset_->data_folder())) return read;
+  HR_ASSIGN_OR_RETURN(*file, dataset_->Reopen(shard_, *file));
+  return (*file)->ReadAt(offset, out, ctx);
 }
 
 Status OpenSampleReader::MakeArrays() {
@@ -410,6 +459,8 @@ Status OpenSampleReader::ReadOneFile(uint32_t number, MutableBytes out, bool has
                  fmt::format("index {} is damaged: {}", state_->index->name(), inside.message()));
   path_.assign(dataset_->data_folder()).append("/").append(name);
   auto found = dataset_->fs()->ReadInto(path_, out);
+  const bool stale = !found.ok() && found.status().code() == Code::kUnavailable;
+  if (stale && !IsUrl(path_)) found = dataset_->fs()->ReadInto(path_, out);
   if (found.ok() && *found == entry.length) {
     cost_.bytes += *found;
     return OkStatus();
@@ -427,10 +478,14 @@ Status OpenSampleReader::ReadOneFile(uint32_t number, MutableBytes out, bool has
       number);
 }
 
-Bytes OpenSampleReader::SeekPointsOf(uint32_t number) const {
-  if (!options_.seek_points || !state_->index->has_seek_points()) return {};
-  auto found = state_->index->SeekPoints(first_ordinal_ + number);
-  return found.ok() ? *found : Bytes();
+void OpenSampleReader::GiveSeekPoints(uint32_t number, FieldView* view) {
+  if (state_->index->has_seek_points()) {
+    auto found = state_->index->SeekPoints(first_ordinal_ + number);
+    if (found.ok()) view->seek_points = *found;
+  } else if (learned_seek_points_ && !sample_.fields[number].is_array) {
+    view->seek_points = learned_seek_points_->Get(view->field, id_, view->data, &view->crc32c);
+    cost_.seek_points_ns += learned_seek_points_->last_ns();
+  }
 }
 
 Status OpenSampleReader::CheckBytes(uint32_t number, Bytes bytes,
@@ -466,12 +521,19 @@ Status OpenSampleReader::ReadField(const FieldEntry& entry, MutableBytes out, co
                  "expected {}, got room for {}",
                  entry.length, out.size());
   uint32_t number = static_cast<uint32_t>(known - entries_.begin());
-  if (state_->index->kind() != ShardKind::kFiles && !known->in_index)
+  Status read = ReadFieldOnce(number, out, ctx);
+  if (read.code() != Code::kDataLoss || !dataset_->Distrust(shard_, sample_)) return read;
+  return ReadFieldOnce(number, out, ctx);
+}
+
+Status OpenSampleReader::ReadFieldOnce(uint32_t number, MutableBytes out, const Context& ctx) {
+  const FieldEntry& entry = entries_[number];
+  if (state_->index->kind() != ShardKind::kFiles && !entry.in_index)
     return ReadRangeField(number, out, ctx);
   uint64_t start = NowNs();
-  if (known->in_index) {
-    std::string_view value = sample_.fields[number].value;
-    std::copy(value.begin(), value.end(), reinterpret_cast<char*>(out.data()));
+  if (entry.in_index) {
+    std::ranges::copy(sample_.fields[number].value, reinterpret_cast<char*>(out.data()));
+    HR_RETURN_IF_ERROR(Place(state_->index->Check(), number));
   } else {
     HR_RETURN_IF_ERROR(Place(ctx.Check(), number));
     HR_RETURN_IF_ERROR(ReadOneFile(number, out, false));
@@ -493,7 +555,7 @@ Status OpenSampleReader::ReadRangeField(uint32_t number, MutableBytes out, const
     uint64_t start = NowNs();
     auto file = dataset_->File(shard_);
     if (!file.ok()) return Place(std::move(file).status(), number);
-    HR_RETURN_IF_ERROR(Place((*file)->ReadAt(entry.offset, out, ctx), number));
+    HR_RETURN_IF_ERROR(Place(ReadFrom(&*file, entry.offset, out, ctx), number));
     cost_.bytes += out.size();
     cost_.read_ns += NowNs() - start;
     return CheckBytes(number, out, &unused);
@@ -516,15 +578,16 @@ uint64_t OpenSampleReader::memory_bytes() const {
   return buffer_.capacity() + arrays_.capacity() + sample_.fields.capacity() * sizeof(IndexField) +
          entries_.capacity() * sizeof(FieldEntry) + picks_.capacity() * sizeof(Pick) +
          by_offset_.capacity() * sizeof(uint32_t) + runs_.capacity() * sizeof(Run) +
-         views_.capacity() * sizeof(FieldView) + path_.capacity();
+         views_.capacity() * sizeof(FieldView) + path_.capacity() +
+         (learned_seek_points_ ? learned_seek_points_->memory_bytes() : 0);
 }
 
 }  // namespace
 
-const FieldView* SampleView::Find(FieldId field) const {
-  for (const FieldView& view : fields)
-    if (view.field == field) return &view;
-  return nullptr;
+Status SampleReader::AtField(const Status& fault, const SampleView& sample, FieldId field) const {
+  Location where = Where(*sample.FindEntry(field));
+  if (where.offset) *where.offset += fault.location().offset.value_or(0);
+  return Status(fault.code(), std::string(fault.message())).At(std::move(where));
 }
 
 std::unique_ptr<SampleReader> SampleReader::Create(std::shared_ptr<const Dataset> dataset,

@@ -296,16 +296,87 @@ TEST(SeekPoints, AnIndexThatFailsAtAnyStepLeavesNoTemporaryAndIsMadeAgain) {
       fs.FailNth(step, nth, Error(Code::kIoError, "the disk is broken"));
       auto failed = IndexWith(&fs, "/t", 8);
       done = failed.ok();
-      if (!done) EXPECT_THAT(failed.status().ToString(), HasSubstr("the disk is broken"));
+      if (!done) {
+        EXPECT_THAT(failed.status().ToString(), HasSubstr("the disk is broken"));
+      }
       auto entries = memory.List("/t").value();
       for (const DirectoryEntry& entry : entries)
         EXPECT_FALSE(entry.name.starts_with(kTemporaryPrefix)) << entry.name;
       Status read = ReadAll(&memory, "/t");
-      if (!read.ok()) EXPECT_THAT(read.ToString(), HasSubstr("`headrace index`"));
+      if (!read.ok()) {
+        EXPECT_THAT(read.ToString(), HasSubstr("`headrace index`"));
+      }
       ASSERT_TRUE(IndexWith(&memory, "/t", 8).ok());
       ExpectSeekPoints(&memory, "/t", 8);
     }
   }
+}
+
+// Names of hidden files in a folder.
+std::vector<std::string> HiddenNames(FileSystem* fs, const std::string& folder) {
+  std::vector<std::string> names;
+  const auto entries = fs->List(folder).value();
+  for (const DirectoryEntry& entry : entries)
+    if (entry.name.starts_with('.')) names.push_back(entry.name);
+  return names;
+}
+
+TEST(SeekPoints, AnIndexThatIsKilledAtAnyStepLeavesNothingBehindTheNextOne) {
+  bool finished = false;
+  for (uint64_t k = 1; !finished; ++k) {
+    MemoryFileSystem fs;
+    Put(&fs, "/t/a/0.tar", MakeTar(MakeSamples("x", 3)));
+    Put(&fs, "/t/b/1.tar", MakeTar(MakeSamples("y", 3)));
+    IndexOptions options;
+    options.output = "/out";
+    const std::vector<std::string> paths = {"/t/a", "/t/b"};
+    fs.CutPowerAt(fs.boundaries() + k, Survival::kEverything);
+    (void)IndexDataset(&fs, paths, options, Context());
+    finished = !fs.power_is_off();
+    fs.PowerOn();
+    auto again = IndexDataset(&fs, paths, options, Context());
+    ASSERT_TRUE(again.ok()) << k << ": " << again.status().ToString();
+    for (const char* folder : {"/out", "/out/a", "/out/b"})
+      EXPECT_THAT(HiddenNames(&fs, folder), testing::IsEmpty()) << k << " " << folder;
+    EXPECT_TRUE(ReadAll(&fs, "/out").ok()) << k;
+  }
+}
+
+TEST(SeekPoints, OneIndexRunAtATimeInAFolder) {
+  MemoryFileSystem fs;
+  Put(&fs, "/t/0.tar", MakeTar(MixedSamples()));
+  ASSERT_TRUE(IndexWith(&fs, "/t", 0).ok());
+  const std::string before = fs.ReadWhole("/t/0.tar.hridx", 1 << 26).value();
+  {
+    auto other = fs.Lock("/t/.headrace-index-lock");
+    ASSERT_TRUE(other.ok());
+    Put(&fs, "/t/.headrace-tmp-of-the-other", "half an index");
+    Status refused = IndexWith(&fs, "/t", 8).status();
+    EXPECT_EQ(refused.code(), Code::kFailedPrecondition);
+    EXPECT_THAT(refused.ToString(), HasSubstr("another run is indexing into /t"));
+    EXPECT_THAT(HiddenNames(&fs, "/t"), testing::SizeIs(2));
+    EXPECT_EQ(fs.ReadWhole("/t/0.tar.hridx", 1 << 26).value(), before);
+  }
+  ASSERT_TRUE(IndexWith(&fs, "/t", 8).ok());
+  EXPECT_THAT(HiddenNames(&fs, "/t"), testing::IsEmpty());
+}
+
+// Where there are no locks two runs have temporary names of their own.
+TEST(SeekPoints, RunsWithoutLocksDoNotShareNames) {
+  MemoryFileSystem memory;
+  Put(&memory, "/t/0.tar", MakeTar(MixedSamples()));
+  std::set<std::string> names;
+  for (int i = 0; i < 2; ++i) {
+    FaultyFileSystem fs(&memory);
+    fs.FailNth(FileOperation::kLock, 1, Error(Code::kUnimplemented, "no locks here"));
+    fs.FailNth(FileOperation::kRename, 1, Error(Code::kIoError, "the disk is broken"));
+    fs.FailNth(FileOperation::kRemove, 1, Error(Code::kIoError, "the disk is broken"), 100);
+    EXPECT_FALSE(IndexWith(&fs, "/t", 8).ok());
+    for (const std::string& name : HiddenNames(&memory, "/t")) names.insert(name);
+  }
+  EXPECT_EQ(names.size(), 2u);
+  ASSERT_TRUE(IndexWith(&memory, "/t", 8).ok());
+  EXPECT_THAT(HiddenNames(&memory, "/t"), testing::IsEmpty());
 }
 
 TEST(SeekPoints, AFileThatGrewAfterItWasIndexedIsNamed) {

@@ -97,6 +97,13 @@ struct ShardFiles::Table {
     return slot;
   }
 
+  void Forget(uint32_t shard, const File& file) HR_EXCLUDES(mu) {
+    File dropped;  // closed after the lock is gone
+    MutexLock lock(&mu);
+    uint32_t slot = slot_of[shard];
+    if (slot != kNone && slots[slot].file == file) dropped = Drop(slot);
+  }
+
   void CloseAll() HR_EXCLUDES(mu) {
     std::vector<File> dropped;
     MutexLock lock(&mu);
@@ -191,6 +198,15 @@ Result<ShardFiles::File> ShardFiles::Get(uint32_t shard) {
   turn.file = File(std::move(opened->file));
   turn.memory_bytes = opened->memory_bytes;
   return turn.file;
+}
+
+void ShardFiles::Forget(uint32_t shard, const File& file) { Current().Forget(shard, file); }
+
+ShardFiles::File ShardFiles::GetIfOpen(uint32_t shard) {
+  Table& table = Current();
+  MutexLock lock(&table.mu);
+  const uint32_t slot = table.slot_of[shard];
+  return slot == kNone ? nullptr : table.slots[slot].file;
 }
 
 uint64_t ShardFiles::memory_bytes() {

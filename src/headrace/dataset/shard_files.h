@@ -37,6 +37,10 @@ class ShardFiles {
   // waits. Fails as the opener does. When there are no more descriptors or memory, all others are
   // closed and the opener is asked once more.
   Result<File> Get(uint32_t shard);
+  // Lets go of a shard's file, if it is still this one: the next Get opens it anew.
+  void Forget(uint32_t shard, const File& file);
+  // The same where it is open already; else null.
+  File GetIfOpen(uint32_t shard);
   // Files open in this table now.
   uint32_t num_open();
   // Bytes that they hold in memory.

@@ -22,13 +22,7 @@ class TarIndexer {
     HR_RETURN_IF_ERROR(FlushSample());
     if (built_.scan.num_damaged > 0 && !options_.allow_damage) return DamageError();
     HR_RETURN_IF_ERROR(CheckRepeatedKeys());
-    HR_ASSIGN_OR_RETURN(ShardIdentity identity, IdentifyShard(file_, ctx_));
-    built_.num_samples = builder_.num_samples();
-    built_.size_bytes = file_.size();
-    built_.fields = builder_.SortedFieldNames();
-    HR_ASSIGN_OR_RETURN(built_.bytes, builder_.Finish(identity));
-    if (options_.progress) options_.progress->total_samples.fetch_add(built_.num_samples);
-    if (options_.reads_data()) HR_RETURN_IF_ERROR(ReadData());
+    HR_RETURN_IF_ERROR(FinishShardIndex(&builder_, file_, options_, ctx_, &built_));
     return std::move(built_);
   }
 
@@ -38,13 +32,6 @@ class TarIndexer {
     uint64_t header_offset, offset, length;
   };
 
-  Status ReadData() {
-    HR_ASSIGN_OR_RETURN(IndexWithData data,
-                        AddDataOfShard(std::move(built_.bytes), file_, options_, ctx_));
-    built_.bytes = std::move(data.bytes);
-    if (options_.checksums) built_.shard_crc32c = data.shard_crc32c;
-    return OkStatus();
-  }
   Status Take(const TarMember& member);
   Status TakeFile(const TarMember& member, std::string_view key, std::string_view field);
   Status FlushSample();

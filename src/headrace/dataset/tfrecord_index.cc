@@ -31,13 +31,7 @@ class TfRecordIndexer {
   Result<BuiltIndex> Run() {
     HR_RETURN_IF_ERROR(scanner_.CheckStart());
     HR_RETURN_IF_ERROR(TakeRecords());
-    HR_ASSIGN_OR_RETURN(ShardIdentity identity, IdentifyShard(file_, ctx_));
-    built_.num_samples = builder_.num_samples();
-    built_.size_bytes = file_.size();
-    built_.fields = builder_.SortedFieldNames();
-    HR_ASSIGN_OR_RETURN(built_.bytes, builder_.Finish(identity));
-    if (options_.progress) options_.progress->total_samples.fetch_add(built_.num_samples);
-    if (options_.reads_data()) HR_RETURN_IF_ERROR(ReadData());
+    HR_RETURN_IF_ERROR(FinishShardIndex(&builder_, file_, options_, ctx_, &built_));
     return std::move(built_);
   }
 
@@ -49,13 +43,6 @@ class TfRecordIndexer {
     bool in_index = false;
   };
 
-  Status ReadData() {
-    HR_ASSIGN_OR_RETURN(IndexWithData data,
-                        AddDataOfShard(std::move(built_.bytes), file_, options_, ctx_));
-    built_.bytes = std::move(data.bytes);
-    if (options_.checksums) built_.shard_crc32c = data.shard_crc32c;
-    return OkStatus();
-  }
   Status TakeRecords();
   // `lost`: where the next record begins is not known.
   Status TakeDamage(TarDamage damage, bool lost);

@@ -178,7 +178,11 @@ Status PieceVerifier::CheckPixels(const SampleView& view) {
 
 Status PieceVerifier::CheckPixelsOf(const SampleView& view, const FieldView& field) {
   auto count = [&](codec::SeekRefusal why) { ++verdict.pixels.images[static_cast<size_t>(why)]; };
+  auto entry = std::find_if(view.entries.begin(), view.entries.end(),
+                            [&](const FieldEntry& e) { return e.field == field.field; });
   auto checked = pixel_checker_.Check(field.data, {field.seek_points, field.crc32c}, view.id);
+  if (EndsRun(checked.status().code()))
+    return std::move(checked).status().At(reader_->Where(*entry));
   if (!checked.ok()) {  // of no use with or without seek points
     count(checked.status().code() == Code::kUnimplemented ? codec::SeekRefusal::kCoding
                                                           : codec::SeekRefusal::kDamaged);
@@ -189,8 +193,6 @@ Status PieceVerifier::CheckPixelsOf(const SampleView& view, const FieldView& fie
   if (!checked->difference) return OkStatus();
   ++verdict.pixels.different;
   const codec::PixelDifference& d = *checked->difference;
-  auto entry = std::find_if(view.entries.begin(), view.entries.end(),
-                            [&](const FieldEntry& e) { return e.field == field.field; });
   return Note(Error(Code::kDataLoss,
                     "decoded from its seek points, the image differs from libjpeg-turbo's: pixel "
                     "({}, {}) of the region {} x {} at ({}, {}), channel {}, is {}, expected {}. "
@@ -295,12 +297,9 @@ void PixelTally::Add(const PixelTally& other) {
 }
 
 void ShardVerdict::Add(const ShardVerdict& other) {
-  samples += other.samples;
-  bytes += other.bytes;
-  checked += other.checked;
-  learned += other.learned;
-  unverified += other.unverified;
-  damaged += other.damaged;
+  for (auto count : {&ShardVerdict::samples, &ShardVerdict::bytes, &ShardVerdict::checked,
+                     &ShardVerdict::learned, &ShardVerdict::unverified, &ShardVerdict::damaged})
+    this->*count += other.*count;
   pixels.Add(other.pixels);
 }
 

@@ -1,10 +1,14 @@
 #include "headrace/env/console.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
+
+#include <array>
 
 namespace headrace {
 namespace {
@@ -26,7 +30,54 @@ int WriteAll(int fd, Bytes data) {
   return 0;
 }
 
+class TerminalScreen final : public FullScreen {
+ public:
+  explicit TerminalScreen(const termios& before) : before_(before) {}
+  ~TerminalScreen() override {
+    (void)WriteAll(STDOUT_FILENO, AsBytes("\x1b[?25h\x1b[?1049l"));
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
+  }
+  TerminalScreen(const TerminalScreen&) = delete;
+  TerminalScreen& operator=(const TerminalScreen&) = delete;
+
+  std::string ReadKeys(std::chrono::milliseconds timeout) override {
+    pollfd input{STDIN_FILENO, POLLIN, 0};
+    if (::poll(&input, 1, static_cast<int>(timeout.count())) <= 0) return "";
+    std::array<char, 64> keys;
+    const ssize_t got = ::read(STDIN_FILENO, keys.data(), keys.size());
+    if (got == 0) return "q";  // the terminal is gone
+    return got > 0 ? std::string(keys.data(), static_cast<size_t>(got)) : "";
+  }
+
+ private:
+  const termios before_;
+};
+
 }  // namespace
+
+Result<std::unique_ptr<FullScreen>> FullScreen::Enter() {
+  termios before{};
+  if (!StdoutIsTerminal() || ::tcgetattr(STDIN_FILENO, &before) != 0)
+    return Error(Code::kFailedPrecondition, "standard input or output is no terminal");
+  termios keys = before;
+  keys.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  keys.c_cc[VMIN] = 0;
+  keys.c_cc[VTIME] = 0;
+  if (::tcsetattr(STDIN_FILENO, TCSANOW, &keys) != 0)
+    return ErrnoError(errno, "cannot set up the terminal");
+  if (int error = WriteAll(STDOUT_FILENO, AsBytes("\x1b[?1049h\x1b[?25l")); error != 0)
+    return ErrnoError(error, "cannot write to the terminal");
+  return std::unique_ptr<FullScreen>(std::make_unique<TerminalScreen>(before));
+}
+
+bool StdoutIsTerminal() { return ::isatty(STDOUT_FILENO) == 1; }
+
+TerminalSize StdoutSize() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+    return {};
+  return {size.ws_col, size.ws_row};
+}
 
 bool StderrIsTerminal() { return ::isatty(STDERR_FILENO) == 1; }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,6 +17,25 @@ namespace headrace {
 bool StderrIsTerminal();
 // Width of that terminal in characters; 80 when it is unknown.
 int StderrColumns();
+
+bool StdoutIsTerminal();
+// Of the terminal at standard output, in characters; 80 x 24 when it is unknown.
+struct TerminalSize {
+  int columns = 80, rows = 24;
+  bool operator==(const TerminalSize&) const = default;
+};
+TerminalSize StdoutSize();
+
+// Takes the terminal of standard input and output for a full-screen view, until destroyed: another
+// screen, no cursor, keys at once and unseen. One at a time, from the main thread.
+class FullScreen {
+ public:
+  // kFailedPrecondition: one of the two is no terminal.
+  static Result<std::unique_ptr<FullScreen>> Enter();
+  virtual ~FullScreen() = default;
+  // Waits for a key, at most `timeout`. Arrows are the bytes of their escape sequence.
+  virtual std::string ReadKeys(std::chrono::milliseconds timeout) = 0;
+};
 
 // Writes all of `data` to standard output. kUnavailable when the reader has gone (a closed pipe),
 // which is no fault: the caller ends quietly; kResourceExhausted or kIoError otherwise.

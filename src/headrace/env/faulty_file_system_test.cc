@@ -129,5 +129,15 @@ TEST_F(FaultyFileSystemTest, AFlippedBitShowsInEveryWayToRead) {
   EXPECT_EQ(*memory_.ReadWhole("/f", 9), "0000");
 }
 
+TEST_F(FaultyFileSystemTest, LosesAnswersOfWhatIsDone) {
+  ASSERT_TRUE(files_.WriteAtomically("/a", AsBytes("x")).ok());
+  files_.LoseNth(FileOperation::kRename, 1, Error(Code::kNotFound, "asked twice"));
+  EXPECT_EQ(files_.Rename("/a", "/b").code(), Code::kNotFound);
+  EXPECT_TRUE(files_.Exists("/b"));
+  files_.LoseNth(FileOperation::kRemove, 1, Error(Code::kNotFound, "asked twice"));
+  EXPECT_EQ(files_.Remove("/b").code(), Code::kNotFound);
+  EXPECT_FALSE(files_.Exists("/b"));
+}
+
 }  // namespace
 }  // namespace headrace

@@ -26,6 +26,12 @@ std::string_view WithoutTrailingSlashes(std::string_view path) {
 
 }  // namespace
 
+Status FileSystem::WriteDirect(const std::string& path, std::span<const Bytes> parts) {
+  HR_ASSIGN_OR_RETURN(auto file, Create(path));
+  for (Bytes part : parts) HR_RETURN_IF_ERROR(file->Append(part));
+  return file->Close();
+}
+
 bool IsUrl(std::string_view path) { return UrlRootBytes(path) > 0; }
 
 std::string_view UrlRoot(std::string_view path) { return path.substr(0, UrlRootBytes(path)); }

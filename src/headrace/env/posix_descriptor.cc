@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "headrace/base/text.h"
+#include "headrace/env/file.h"
 #include "headrace/env/process.h"
 
 namespace headrace {
@@ -57,11 +58,52 @@ Result<Descriptor> OpenDescriptor(const std::string& path, int flags, std::strin
   return Descriptor(fd);
 }
 
+Result<size_t> ReadByPosition(const Descriptor& file, const std::string& path, uint64_t offset,
+                              MutableBytes out, const Context& ctx, bool direct) {
+  size_t done = 0;
+  while (done < out.size() && offset <= kMaxOffset - done) {
+    HR_RETURN_IF_ERROR(ctx.Check());
+    ssize_t n = ::pread(file.get(), out.data() + done, out.size() - done,
+                        static_cast<off_t>(offset + done));
+    if (n == 0) break;
+    if (n > 0) {
+      done += static_cast<size_t>(n);
+      // Inside a unit only the file's end stops a direct read; asking on from there would end them.
+      if (direct && (offset + done) % kDirectAlignment != 0) break;
+    } else if (errno == EINVAL && LeaveDirect(file.get())) {
+      continue;  // opened for direct reads, and this one is not aligned as the system wants it
+    } else if (errno != EINTR) {
+      return PathError(errno, "read", path).At({path, offset + done, {}, {}});
+    }
+  }
+  return done;
+}
+
 Status PathError(int error, std::string_view verb, std::string_view path) {
   std::string what = fmt::format("cannot {} {}", verb, EscapeText(path));
   std::string advice = AdviceFor(error);
   if (advice.empty()) return ErrnoError(error, what);
   return Status(CodeFromErrno(error), what + ": " + advice);
+}
+
+bool LeaveDirect(int fd) {
+  int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0) return false;
+  if ((flags & O_DIRECT) == 0) {
+    errno = EINVAL;
+    return false;
+  }
+  return ::fcntl(fd, F_SETFL, flags & ~O_DIRECT) == 0;
+}
+
+bool IsDirect(int fd) {
+  int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0;
+}
+
+void LeaveNonBlocking(int fd) {
+  int flags = ::fcntl(fd, F_GETFL);
+  if (flags >= 0 && (flags & O_NONBLOCK) != 0) (void)::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
 }
 
 }  // namespace headrace

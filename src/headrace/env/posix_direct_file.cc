@@ -1,18 +1,17 @@
 #include "headrace/env/posix_direct_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
+#include "headrace/env/direct_memory.h"
 #include "headrace/env/posix_descriptor.h"
 #include "headrace/env/process.h"
 
@@ -23,26 +22,27 @@ namespace {
 // Large enough that the kernel cuts one write into several requests for the disk; one huge page.
 constexpr size_t kBlockBytes = size_t{2} << 20;
 constexpr uint64_t kBlocks = 3;  // one being filled, one being written, one ready
-// What offsets, lengths and memory of a direct write are multiples of.
-constexpr size_t kDirectAlignment = 4096;
 
-struct FreeBlock {
-  void operator()(std::byte* block) const { std::free(block); }
-};
-using Block = std::unique_ptr<std::byte, FreeBlock>;
-
-// Huge pages make the disk's list of memory ranges short. Only a wish, so its failure is none.
-Block AllocateBlock() {
-  Block block(static_cast<std::byte*>(std::aligned_alloc(kBlockBytes, kBlockBytes)));
-  if (block) ::madvise(block.get(), kBlockBytes, MADV_HUGEPAGE);
-  return block;
+Status WriteAt(const Descriptor& file, const std::string& path, Bytes data, uint64_t offset) {
+  while (!data.empty()) {
+    ssize_t n = ::pwrite(file.get(), data.data(), data.size(), static_cast<off_t>(offset));
+    if (n > 0) {
+      offset += static_cast<uint64_t>(n);
+      data = data.subspan(static_cast<size_t>(n));
+    } else if (n < 0 && errno == EINVAL && LeaveDirect(file.get())) {
+      continue;  // this file system wants another alignment, now or after a short write
+    } else if (n == 0 || errno != EINTR) {
+      return PathError(n == 0 ? EIO : errno, "write", path).At({path, offset, {}, {}});
+    }
+  }
+  return OkStatus();
 }
 
 // Blocks are numbered as they lie in the file. Number n is filled by the caller in blocks_[n %
 // kBlocks], handed over, and written by the thread; `handed_` and `written_` count them.
 class PosixDirectFile final : public WritableFile {
  public:
-  PosixDirectFile(std::string path, Descriptor file, std::array<Block, kBlocks> blocks)
+  PosixDirectFile(std::string path, Descriptor file, std::array<DirectMemory, kBlocks> blocks)
       : path_(std::move(path)), file_(std::move(file)), blocks_(std::move(blocks)) {}
   ~PosixDirectFile() override { StopThread(); }
 
@@ -91,11 +91,8 @@ class PosixDirectFile final : public WritableFile {
     if (!failure_.ok() || file_.valid()) return failure_;
     return Error(Code::kFailedPrecondition, "cannot write {}: it is closed", EscapeText(path_));
   }
-  Status Failed(int error, std::string_view verb, uint64_t offset) const {
-    return PathError(error, verb, path_).At({path_, offset, {}, {}});
-  }
   Status Keep(int error, std::string_view verb, uint64_t offset) {
-    failure_ = Failed(error, verb, offset);
+    failure_ = PathError(error, verb, path_).At({path_, offset, {}, {}});
     return failure_;
   }
 
@@ -125,7 +122,7 @@ class PosixDirectFile final : public WritableFile {
     size_t aligned = fill_ / kDirectAlignment * kDirectAlignment;
     failure_ = Write(Bytes(filling_, aligned), offset);
     HR_RETURN_IF_ERROR(failure_);
-    if (!LeaveDirect()) return Keep(errno, "write", offset);
+    if (!LeaveDirect(file_.get())) return Keep(errno, "write", offset);
     through_cache_ = true;
     failure_ = Write(Bytes(filling_ + aligned, fill_ - aligned), offset + aligned);
     return failure_;
@@ -138,33 +135,7 @@ class PosixDirectFile final : public WritableFile {
   }
 
   // Touches nothing but the descriptor, so that it may run on either thread.
-  Status Write(Bytes data, uint64_t offset) const {
-    while (!data.empty()) {
-      ssize_t n = ::pwrite(file_.get(), data.data(), data.size(), static_cast<off_t>(offset));
-      if (n > 0) {
-        offset += static_cast<uint64_t>(n);
-        data = data.subspan(static_cast<size_t>(n));
-      } else if (n == 0) {
-        return Failed(EIO, "write", offset);
-      } else if (errno == EINVAL && LeaveDirect()) {
-        continue;  // this file system wants another alignment, now or after a short write
-      } else if (errno != EINTR) {
-        return Failed(errno, "write", offset);
-      }
-    }
-    return OkStatus();
-  }
-
-  // Lets later writes take the usual way; false, with errno, when they do already or cannot.
-  bool LeaveDirect() const {
-    int flags = ::fcntl(file_.get(), F_GETFL);
-    if (flags < 0) return false;
-    if ((flags & O_DIRECT) == 0) {
-      errno = EINVAL;
-      return false;
-    }
-    return ::fcntl(file_.get(), F_SETFL, flags & ~O_DIRECT) == 0;
-  }
+  Status Write(Bytes data, uint64_t offset) const { return WriteAt(file_, path_, data, offset); }
 
   // ---- the thread ----
 
@@ -199,7 +170,7 @@ class PosixDirectFile final : public WritableFile {
 
   const std::string path_;
   Descriptor file_;
-  const std::array<Block, kBlocks> blocks_;
+  const std::array<DirectMemory, kBlocks> blocks_;
   std::unique_ptr<Thread> thread_;
 
   // The caller's.
@@ -222,14 +193,48 @@ class PosixDirectFile final : public WritableFile {
 Result<std::unique_ptr<WritableFile>> CreatePosixDirectFile(const std::string& path) {
   HR_ASSIGN_OR_RETURN(Descriptor file,
                       OpenDescriptor(path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT, "write"));
-  std::array<Block, kBlocks> blocks;
-  for (Block& block : blocks) {
-    block = AllocateBlock();
+  std::array<DirectMemory, kBlocks> blocks;
+  for (DirectMemory& block : blocks) {
+    block = AllocateDirectMemory(kBlockBytes);
     if (!block) return Error(Code::kResourceExhausted, "no memory to write {}", EscapeText(path));
   }
   auto made = std::make_unique<PosixDirectFile>(path, std::move(file), std::move(blocks));
   HR_RETURN_IF_ERROR(made->StartThread());
   return made;
+}
+
+// What is not aligned, and the file's end, goes by way of a small copy, which is padded; the
+// padding is overwritten by what follows, or cut off.
+Status WritePosixDirect(const std::string& path, std::span<const Bytes> parts) {
+  constexpr size_t kCopyBytes = 64 << 10;
+  HR_ASSIGN_OR_RETURN(Descriptor file,
+                      OpenDescriptor(path, O_WRONLY | O_CREAT | O_TRUNC | O_DIRECT, "write"));
+  DirectMemory copy = AllocateDirectMemory(kCopyBytes);
+  if (!copy) return Error(Code::kResourceExhausted, "no memory to write {}", EscapeText(path));
+  uint64_t offset = 0, end = 0;
+  for (Bytes part : parts) {
+    while (!part.empty()) {
+      bool is_aligned = reinterpret_cast<uintptr_t>(part.data()) % kDirectAlignment == 0;
+      size_t whole = part.size() / kDirectAlignment * kDirectAlignment;
+      Bytes piece = part.first(is_aligned ? whole : 0);
+      size_t taken = piece.size();
+      if (piece.empty()) {
+        taken = std::min(part.size(), kCopyBytes);
+        size_t padded = (taken + kDirectAlignment - 1) / kDirectAlignment * kDirectAlignment;
+        std::memcpy(copy.get(), part.data(), taken);
+        std::memset(copy.get() + taken, 0, padded - taken);
+        piece = Bytes(copy.get(), padded);
+      }
+      HR_RETURN_IF_ERROR(WriteAt(file, path, piece, offset));
+      end = offset + piece.size();
+      offset += taken;
+      part = part.subspan(taken);
+    }
+  }
+  if (end > offset && ::ftruncate(file.get(), static_cast<off_t>(offset)) != 0)
+    return PathError(errno, "write", path).At({path, offset, {}, {}});
+  int error = file.Close();
+  return error == 0 ? OkStatus() : PathError(error, "close", path);
 }
 
 }  // namespace headrace

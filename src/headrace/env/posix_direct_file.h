@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "headrace/env/file.h"
@@ -11,5 +12,9 @@ namespace headrace {
 // As FileSystem::CreateDirect, but fails where the file system refuses direct I/O, or where memory
 // or a thread cannot be had. An empty file may then be there.
 Result<std::unique_ptr<WritableFile>> CreatePosixDirectFile(const std::string& path);
+
+// As FileSystem::WriteDirect. Fails where the file system refuses direct I/O, or where memory
+// cannot be had. A part of the file may then be there.
+Status WritePosixDirect(const std::string& path, std::span<const Bytes> parts);
 
 }  // namespace headrace

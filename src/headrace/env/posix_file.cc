@@ -5,23 +5,23 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
-#include <limits>
 #include <new>
 
 #include "headrace/base/text.h"
+#include "headrace/env/mapping_guard.h"
 #include "headrace/env/posix_descriptor.h"
 #include "headrace/env/posix_file_system.h"
 
 namespace headrace {
 
 namespace {
-
-constexpr uint64_t kMaxOffset = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
 
 FileKind KindFromMode(mode_t mode) {
   if (S_ISREG(mode)) return FileKind::kRegular;
@@ -47,8 +47,8 @@ FileInfo InfoOf(const struct stat& stat) {
 }
 
 // Opens a regular file and tells what it is. Does not wait for the other end of a pipe.
-Result<Descriptor> OpenRegular(const std::string& path, FileInfo* info) {
-  HR_ASSIGN_OR_RETURN(Descriptor file, OpenDescriptor(path, O_RDONLY | O_NONBLOCK, "read"));
+Result<Descriptor> OpenRegular(const std::string& path, FileInfo* info, int flags = 0) {
+  HR_ASSIGN_OR_RETURN(Descriptor file, OpenDescriptor(path, O_RDONLY | O_NONBLOCK | flags, "read"));
   struct stat stat;
   if (::fstat(file.get(), &stat) != 0) return PathError(errno, "read", path);
   *info = InfoOf(stat);
@@ -75,8 +75,10 @@ Result<size_t> ReadLoop(int fd, const std::string& path, MutableBytes out) {
 
 class PosixRandomAccessFile final : public RandomAccessFile {
  public:
-  PosixRandomAccessFile(std::string path, Descriptor file, const FileInfo& info)
-      : path_(std::move(path)), file_(std::move(file)), info_(info) {}
+  static constexpr size_t kMaxParts = 8;  // of ReadResident
+  PosixRandomAccessFile(std::string path, Descriptor file, const FileInfo& info,
+                        bool direct = false)
+      : path_(std::move(path)), file_(std::move(file)), info_(info), direct_(direct) {}
 
   Status ReadAt(uint64_t offset, MutableBytes out, const Context& ctx) const override {
     HR_ASSIGN_OR_RETURN(size_t done, ReadSome(offset, out, ctx));
@@ -90,21 +92,42 @@ class PosixRandomAccessFile final : public RandomAccessFile {
   }
 
   Result<size_t> ReadSome(uint64_t offset, MutableBytes out, const Context& ctx) const override {
-    size_t done = 0;
-    while (done < out.size() && offset <= kMaxOffset - done) {
-      HR_RETURN_IF_ERROR(ctx.Check());
-      ssize_t n = ::pread(file_.get(), out.data() + done, out.size() - done,
-                          static_cast<off_t>(offset + done));
-      if (n == 0) break;
-      if (n > 0) {
-        done += static_cast<size_t>(n);
-      } else if (errno != EINTR) {
-        return PathError(errno, "read", path_).At({path_, offset + done, {}, {}});
-      }
-    }
-    return done;
+    return ReadByPosition(file_, path_, offset, out, ctx, direct_);
   }
 
+  Result<size_t> ReadResident(uint64_t offset, std::span<const MutableBytes> parts) const override {
+    if (parts.size() > kMaxParts || offset > kMaxOffset) return size_t{0};
+    std::array<struct iovec, kMaxParts> vectors;
+    for (size_t i = 0; i < parts.size(); ++i) vectors[i] = {parts[i].data(), parts[i].size()};
+    ssize_t n = ::preadv2(file_.get(), vectors.data(), static_cast<int>(parts.size()),
+                          static_cast<off_t>(offset), RWF_NOWAIT);
+    if (n >= 0) return static_cast<size_t>(n);
+    // Not in memory, or the file system or the kernel cannot tell.
+    if (errno == EAGAIN || errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL ||
+        errno == EINTR)
+      return size_t{0};
+    return PathError(errno, "read", path_).At({path_, offset, {}, {}});
+  }
+
+  // A mapping that nobody touches costs no page and cannot fault.
+  uint64_t ResidentBytes(uint64_t offset, uint64_t bytes) const override {
+    static const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    if (offset >= size() || bytes == 0) return 0;
+    uint64_t begin = offset / page * page, end = offset + std::min(bytes, size() - offset);
+    size_t length = end - begin;
+    void* start =
+        ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file_.get(), static_cast<off_t>(begin));
+    if (start == MAP_FAILED) return 0;
+    std::vector<unsigned char> pages((length + page - 1) / page);
+    bool told = ::mincore(start, length, pages.data()) == 0;
+    ::munmap(start, length);
+    auto missing =
+        std::find_if(pages.begin(), pages.end(), [](auto one) { return (one & 1) == 0; });
+    uint64_t known = begin + static_cast<uint64_t>(missing - pages.begin()) * page;
+    return told && known > offset ? std::min(known, end) - offset : 0;
+  }
+
+  int descriptor() const override { return file_.get(); }
   uint64_t size() const override { return info_.size_bytes; }
   FileInfo info() const override { return info_; }
   const std::string& path() const override { return path_; }
@@ -113,17 +136,22 @@ class PosixRandomAccessFile final : public RandomAccessFile {
   const std::string path_;
   const Descriptor file_;
   const FileInfo info_;
+  const bool direct_;
 };
 
-// Pages mapped into memory, unmapped when destroyed.
+// Pages mapped into memory, unmapped when destroyed. They outlive their disk as zeros.
 class Mapping {
  public:
   Mapping() = default;
   ~Mapping() {
+    guard_.reset();
     if (bytes_ > 0) ::munmap(start_, bytes_);
   }
   Mapping(Mapping&& other) noexcept
-      : start_(std::exchange(other.start_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+      : path_(std::move(other.path_)),
+        start_(std::exchange(other.start_, nullptr)),
+        bytes_(std::exchange(other.bytes_, 0)),
+        guard_(std::move(other.guard_)) {}
   Mapping& operator=(Mapping&&) = delete;
 
   static Result<Mapping> Of(const Descriptor& file, size_t bytes, int protection,
@@ -132,17 +160,29 @@ class Mapping {
     if (bytes == 0) return mapping;  // the kernel refuses to map nothing
     void* start = ::mmap(nullptr, bytes, protection, MAP_SHARED, file.get(), 0);
     if (start == MAP_FAILED) return PathError(errno, "map", path);
+    mapping.path_ = path;
     mapping.start_ = start;
     mapping.bytes_ = bytes;
+    mapping.guard_ = std::make_unique<GuardedRange>(start, bytes, protection);
     return mapping;
   }
 
   void* start() const { return start_; }
   size_t bytes() const { return bytes_; }
+  Status Check() const {
+    if (!guard_ || !guard_->failed()) return OkStatus();
+    return Error(Code::kIoError,
+                 "{} cannot be read any more: its disk has failed, its mount has gone, or the file "
+                 "was cut; look at that, and open it again",
+                 EscapeText(path_))
+        .At({path_, {}, {}, {}});
+  }
 
  private:
+  std::string path_;
   void* start_ = nullptr;
   size_t bytes_ = 0;
+  std::unique_ptr<GuardedRange> guard_;
 };
 
 class PosixMappedFile final : public MappedFile {
@@ -151,6 +191,7 @@ class PosixMappedFile final : public MappedFile {
   Bytes bytes() const override {
     return {static_cast<const std::byte*>(mapping_.start()), mapping_.bytes()};
   }
+  Status Check() const override { return mapping_.Check(); }
 
  private:
   const Mapping mapping_;
@@ -160,6 +201,7 @@ class PosixSharedWords final : public SharedWords {
  public:
   PosixSharedWords(Mapping mapping, size_t words) : mapping_(std::move(mapping)), words_(words) {}
   size_t size() const override { return words_; }
+  Status Check() const override { return mapping_.Check(); }
   uint64_t Load(size_t i) const override { return Word(i).load(std::memory_order_relaxed); }
   void Store(size_t i, uint64_t word) override { Word(i).store(word, std::memory_order_relaxed); }
   uint64_t Add(size_t i, uint64_t delta) override {
@@ -224,6 +266,15 @@ Result<std::unique_ptr<RandomAccessFile>> PosixFiles::OpenForRead(const std::str
   return std::make_unique<PosixRandomAccessFile>(path, std::move(file), info);
 }
 
+Result<std::unique_ptr<RandomAccessFile>> PosixFiles::OpenDirect(const std::string& path) {
+  FileInfo info;
+  auto file = OpenRegular(path, &info, O_DIRECT);
+  // EINVAL: the file system has only the usual way (or the path is a directory's, as it says then).
+  if (!file.ok() && file.status().code() == Code::kInvalidArgument) return OpenForRead(path);
+  HR_RETURN_IF_ERROR(file.status());
+  return std::make_unique<PosixRandomAccessFile>(path, *std::move(file), info, /*direct=*/true);
+}
+
 Result<std::unique_ptr<MappedFile>> PosixFiles::Map(const std::string& path) {
   FileInfo info;
   HR_ASSIGN_OR_RETURN(Descriptor file, OpenRegular(path, &info));
@@ -285,6 +336,7 @@ Result<uint64_t> PosixFiles::FreeBytes(const std::string& path) {
   HR_RETURN_IF_ERROR(CheckPath(path));
   struct statvfs info;
   if (::statvfs(path.c_str(), &info) != 0) return PathError(errno, "find", path);
+  if ((info.f_flag & ST_RDONLY) != 0) return PathError(EROFS, "write to", path);
   // Some network and overlay file systems have nothing to tell and say 0 of 0.
   if (info.f_blocks == 0) return FileSystem::FreeBytes(path);
   return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;

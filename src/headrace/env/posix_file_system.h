@@ -14,6 +14,7 @@ namespace headrace {
 class PosixFiles final : public FileSystem {
  public:
   Result<std::unique_ptr<RandomAccessFile>> OpenForRead(const std::string& path) override;
+  Result<std::unique_ptr<RandomAccessFile>> OpenDirect(const std::string& path) override;
   Result<std::unique_ptr<MappedFile>> Map(const std::string& path) override;
   Result<std::unique_ptr<SharedWords>> OpenSharedWords(const std::string& path,
                                                        size_t words) override;
@@ -25,12 +26,15 @@ class PosixFiles final : public FileSystem {
 
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> CreateDirect(const std::string& path) override;
+  Status WriteDirect(const std::string& path, std::span<const Bytes> parts) override;
   Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
+  Result<std::unique_ptr<SharedFile>> OpenShared(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
   Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& directory,
                                                         std::string* path) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status RenameIfAbsent(const std::string& from, const std::string& to) override;
+  Status Link(const std::string& from, const std::string& to) override;
   Status Remove(const std::string& path) override;
   Status RemoveTree(const std::string& path) override;
   Status MakeDirectories(const std::string& path) override;

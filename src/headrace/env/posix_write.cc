@@ -74,6 +74,35 @@ class PosixWritableFile final : public WritableFile {
   Status failure_;
 };
 
+class PosixSharedFile final : public SharedFile {
+ public:
+  PosixSharedFile(std::string path, Descriptor file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  Result<size_t> ReadSome(uint64_t offset, MutableBytes out) const override {
+    return ReadByPosition(file_, path_, offset, out, Context());
+  }
+
+  Status WriteAt(uint64_t offset, Bytes data) override {
+    if (offset > kMaxOffset || data.size() > kMaxOffset - offset)
+      return PathError(EFBIG, "write", path_);
+    while (!data.empty()) {
+      ssize_t n = ::pwrite(file_.get(), data.data(), data.size(), static_cast<off_t>(offset));
+      if (n >= 0) {
+        offset += static_cast<uint64_t>(n);
+        data = data.subspan(static_cast<size_t>(n));
+      } else if (errno != EINTR) {
+        return PathError(errno, "write", path_).At({path_, offset, {}, {}});
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  const Descriptor file_;
+};
+
 // A name left by a killed process with the same number, or used on another machine, is passed over,
 // never reused.
 Result<std::unique_ptr<WritableFile>> MakeTemporary(std::string_view directory, std::string* name) {
@@ -168,10 +197,19 @@ Result<std::unique_ptr<WritableFile>> PosixFiles::CreateDirect(const std::string
   return direct.ok() ? std::move(direct) : Create(path);
 }
 
+Status PosixFiles::WriteDirect(const std::string& path, std::span<const Bytes> parts) {
+  return WritePosixDirect(path, parts).ok() ? OkStatus() : FileSystem::WriteDirect(path, parts);
+}
+
 Result<std::unique_ptr<WritableFile>> PosixFiles::OpenForAppend(const std::string& path) {
   HR_ASSIGN_OR_RETURN(Descriptor file,
                       OpenDescriptor(path, O_WRONLY | O_CREAT | O_APPEND, "append to"));
   return std::make_unique<PosixWritableFile>(path, std::move(file));
+}
+
+Result<std::unique_ptr<SharedFile>> PosixFiles::OpenShared(const std::string& path) {
+  HR_ASSIGN_OR_RETURN(Descriptor file, OpenDescriptor(path, O_RDWR | O_CREAT, "open"));
+  return std::make_unique<PosixSharedFile>(path, std::move(file));
 }
 
 // 1. make a temporary file beside the target, 2. write and sync it, 3. rename it over the target,
@@ -211,6 +249,14 @@ Status PosixFiles::RenameIfAbsent(const std::string& from, const std::string& to
     return OkStatus();
   if (IsUnknown(errno)) return LinkAndRemove(from, to);
   return PathError(errno, "rename", fmt::format("{} to {}", from, to));
+}
+
+Status PosixFiles::Link(const std::string& from, const std::string& to) {
+  HR_RETURN_IF_ERROR(CheckPath(from));
+  HR_RETURN_IF_ERROR(CheckPath(to));
+  if (::link(from.c_str(), to.c_str()) == 0) return OkStatus();
+  if (errno == EPERM || IsUnknown(errno)) return FileSystem::Link(from, to);
+  return PathError(errno, "link", fmt::format("{} to {}", from, to));
 }
 
 Status PosixFiles::Remove(const std::string& path) {

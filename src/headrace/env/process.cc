@@ -5,18 +5,22 @@
 #include <pthread.h>
 #include <pwd.h>
 #include <sched.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "headrace/env/file.h"
 
 namespace headrace {
 
@@ -61,6 +65,23 @@ int AvailableCpus() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+uint64_t MemoryLimitBytes() {
+  long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
+  uint64_t bytes = pages > 0 && page_bytes > 0
+                       ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes)
+                       : 0;
+  // As a container sees its own group, in versions 2 and 1. "max" is no number.
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    auto text = PosixFileSystem()->ReadWhole(path, 100);
+    if (!text.ok()) continue;
+    uint64_t limit = 0;
+    auto parsed = std::from_chars(text->data(), text->data() + text->size(), limit);
+    if (parsed.ec == std::errc() && limit != 0) bytes = bytes == 0 ? limit : std::min(bytes, limit);
+  }
+  return bytes;
+}
+
 Result<std::string> CurrentDirectory() {
   std::string path(256, '\0');
   while (::getcwd(path.data(), path.size()) == nullptr) {
@@ -100,9 +121,17 @@ double ProcessCpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+int64_t ProcessId() { return ::getpid(); }
+
 uint64_t OpenFileLimit() {
   rlimit limit{};
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+uint64_t FileSizeLimit() {
+  rlimit limit{};
+  bool told = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return told ? limit.rlim_cur : UINT64_MAX;
 }
 
 Result<uint64_t> NumOpenFiles() {
@@ -122,6 +151,20 @@ Status CloseOnExec(int descriptor) {
   if (flags < 0 || ::fcntl(descriptor, F_SETFD, flags | FD_CLOEXEC) < 0)
     return ErrnoError(errno, "cannot keep a descriptor from programs started later");
   return OkStatus();
+}
+
+std::string RandomToken() {
+  constexpr char kDigits[] = "0123456789abcdef";
+  unsigned char bytes[16];
+  // Up to 256 bytes come whole; only early in a machine's start this waits.
+  while (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
+  }
+  std::string token;
+  for (unsigned char byte : bytes) {
+    token += kDigits[byte >> 4];
+    token += kDigits[byte & 15];
+  }
+  return token;
 }
 
 uint64_t ForkGeneration() {

@@ -10,12 +10,33 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <set>
+#include <string>
 
 #include "headrace/env/file.h"
 #include "headrace/env/testing/child_process.h"
 
 namespace headrace {
 namespace {
+
+TEST(Process, TokensDiffer) {
+  std::set<std::string> tokens;
+  for (int i = 0; i < 100; ++i) tokens.insert(RandomToken());
+  EXPECT_EQ(tokens.size(), 100u);
+  for (const std::string& token : tokens) {
+    EXPECT_EQ(token.size(), 32u);
+    EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), std::string::npos) << token;
+  }
+}
+
+TEST(Process, TellsTheLargestFile) {
+  EXPECT_EQ(ExitOfChild([] {
+              rlimit limit{4096, 4096};
+              if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+              return FileSizeLimit() == 4096 ? 0 : 2;
+            }),
+            0);
+}
 
 TEST(Process, CurrentDirectoryIsAbsoluteAndThere) {
   auto here = CurrentDirectory();
@@ -35,6 +56,11 @@ TEST(Process, CountsTheCpusItMayUse) {
               return AvailableCpus();
             }),
             1);
+}
+
+TEST(Process, KnowsHowMuchMemoryItMayUse) {
+  EXPECT_GT(MemoryLimitBytes(), uint64_t{1} << 20);
+  EXPECT_LT(MemoryLimitBytes(), uint64_t{1} << 50);
 }
 
 TEST(Process, CpuTimeGrowsWithWork) {

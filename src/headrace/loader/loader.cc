@@ -1,159 +1,12 @@
 #include "headrace/loader/loader.h"
 
 #include <algorithm>
-#include <atomic>
-#include <deque>
+#include <array>
 
-#include "headrace/base/mutex.h"
-#include "headrace/env/process.h"
-#include "headrace/loader/quarantine.h"
-#include "headrace/loader/row_loader.h"
-#include "headrace/loader/row_plan.h"
+#include "headrace/loader/live_settings.h"
+#include "headrace/loader/loader_impl.h"
 
 namespace headrace::loader {
-
-namespace {
-
-constexpr size_t kMaxInFlight = 8;  // batches filled ahead, however small they are
-constexpr uint64_t kMaxClaimedRows = 16;
-
-// A batch between planning and delivery. Guarded by LoaderImpl::mu_ but for the batch's rows, each
-// of which belongs to the thread that claimed it.
-struct Slot {
-  std::shared_ptr<Batch> batch;
-  bool has_memory = false;  // its values have their places: rows may be claimed
-  uint64_t bytes = 0;       // that it holds, or will when its values have their places
-  uint64_t next_row = 0;    // first row nobody has claimed
-  uint64_t rows_left = 0;   // rows not finished
-  uint64_t failed_row = 0;
-  bool first_failure_known = false;
-  std::vector<std::pair<uint64_t, BadSample>> bad;  // with the row
-};
-
-// Runs `work` and turns an exhausted memory limit into a Status, so that no thread ends the
-// process.
-template <typename Work>
-Status GuardMemory(Work work) {
-  try {
-    return work();
-  } catch (const std::bad_alloc&) {
-    return Error(Code::kResourceExhausted,
-                 "the process is out of memory (see ulimit -v): lower the batch size or threads");
-  }
-}
-
-class LoaderImpl final : public Loader {
- public:
-  LoaderImpl(std::shared_ptr<const RowPlan> rows, BatchPlan plan, LoaderOptions options,
-             Quarantine quarantine)
-      : rows_(std::move(rows)),
-        plan_(plan),
-        options_(std::move(options)),
-        has_values_(std::any_of(rows_->columns.begin(), rows_->columns.end(),
-                                [](const ColumnSpec& column) { return !column.transform; })),
-        fixed_bytes_(Batch::FixedBytes(rows_->columns, plan_.MaxRows())),
-        pool_(std::make_shared<BatchPool>(rows_->columns, plan_.MaxRows(), kMaxInFlight,
-                                          options_.memory_bytes / 4)),
-        quarantine_(std::move(quarantine)),
-        budget_(options_.max_bad_samples, options_.max_bad_rate),
-        fork_generation_(ForkGeneration()) {}
-
-  ~LoaderImpl() override { Close(); }
-
-  const std::vector<ColumnSpec>& columns() const override { return rows_->columns; }
-  const BatchPlan& plan() const override { return plan_; }
-  const LoaderOptions& options() const override { return options_; }
-
-  Status Begin(uint64_t epoch, uint64_t position) override;
-  Result<std::shared_ptr<Batch>> Next(const Context& ctx) override;
-  LoaderState state() const override;
-  Status LoadSubstitute(Batch* batch, uint64_t r, Status reason, const Context& ctx) override;
-  Status BookSkipped(const Batch& batch, uint64_t r, Status reason) override;
-  LoaderStats stats() const override;
-  bool InForkedChild() const override { return ForkGeneration() != fork_generation_; }
-  void Close() override;
-
- private:
-  struct Worker {
-    StageRecorder recorder;
-    std::unique_ptr<RowLoader> loader;
-    std::atomic<uint64_t> memory_bytes{0};
-    SharedDecodeCounts decodes;  // of `loader`
-    std::unique_ptr<Thread> thread;
-  };
-  struct Claim {
-    std::shared_ptr<Slot> slot;
-    uint64_t first = 0, last = 0;  // rows [first, last)
-  };
-
-  Status CheckUsable() const;
-  Status StartWorkers();
-  void Run(Worker* worker);
-  bool ClaimRows(Claim* claim) HR_REQUIRES(mu_);
-  bool MayPlan() const HR_REQUIRES(mu_);
-  void PlanOne(Worker* worker) HR_EXCLUDES(mu_);
-  void FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t index);
-  Status FillSlot(Worker* worker, Slot* slot, uint64_t epoch, uint64_t index);
-  bool Admit(Worker* worker, uint64_t generation, Slot* slot) HR_EXCLUDES(mu_);
-  bool IsWanted(uint64_t generation) const HR_REQUIRES(mu_) {
-    return !stopping_.load() && generation == generation_;
-  }
-  bool HasRoomFor(Slot* slot) HR_REQUIRES(mu_);
-  bool GetMemory(Slot* slot) HR_REQUIRES(mu_);
-  Status TooLarge(uint64_t need) const;
-  bool PlaceValues() HR_EXCLUDES(mu_);
-  void LoadRows(Worker* worker, const Claim& claim) HR_EXCLUDES(mu_);
-  Status Finish(Slot* slot);
-  void BookDelivery(const Batch& batch) HR_EXCLUDES(mu_);
-  Status BookBad(const std::vector<BadSample>& bad) HR_EXCLUDES(mu_);
-  Status PlaceFault(const BatchRow& row, Status reason);
-  uint64_t InFlightBytes() const HR_REQUIRES(mu_);
-  bool HeadIsReady() const HR_REQUIRES(mu_) {
-    return !in_flight_.empty() && in_flight_.front()->rows_left == 0;
-  }
-  void Restart(uint64_t epoch, uint64_t batch) HR_REQUIRES(mu_);
-
-  const std::shared_ptr<const RowPlan> rows_;
-  const BatchPlan plan_;
-  const LoaderOptions options_;
-  const bool has_values_;       // some column is bytes
-  const uint64_t fixed_bytes_;  // of a batch without its values
-  const std::shared_ptr<BatchPool> pool_;
-  Mutex consumer_mu_;       // first of all: held through a call of the consumer
-  Quarantine quarantine_;   // under consumer_mu_
-  BadSampleBudget budget_;  // under consumer_mu_
-  const uint64_t fork_generation_;
-  StageRecorder consumer_recorder_;
-  std::unique_ptr<RowLoader> consumer_loader_;  // for the consumer's bad rows
-  SharedDecodeCounts consumer_decodes_;
-
-  std::atomic<bool> stopping_{false};
-  Context worker_context_{Context::Clock::time_point::max(), &stopping_};
-  Mutex threads_mu_;  // before mu_: held while threads start or are joined
-  std::vector<std::unique_ptr<Worker>> workers_;  // set once, under threads_mu_ and mu_
-
-  mutable Mutex mu_;  // leaf but for BatchPool::mu_; no I/O under it
-  CondVar work_cv_;   // something for workers: room, rows, stop
-  CondVar ready_cv_;  // the head may be ready
-  std::deque<std::shared_ptr<Slot>> in_flight_ HR_GUARDED_BY(mu_);
-  bool planning_ HR_GUARDED_BY(mu_) = false;
-  Status plan_error_ HR_GUARDED_BY(mu_);
-  uint64_t generation_ HR_GUARDED_BY(mu_) = 0;
-  uint64_t plan_epoch_ HR_GUARDED_BY(mu_) = 0;  // the next batch to plan
-  uint64_t plan_batch_ HR_GUARDED_BY(mu_) = 0;
-  uint64_t peak_bytes_ HR_GUARDED_BY(mu_) = 0;
-  LoaderStats counts_ HR_GUARDED_BY(mu_);
-  uint64_t epoch_ HR_GUARDED_BY(mu_) = 0;  // the next batch to deliver
-  uint64_t batch_ HR_GUARDED_BY(mu_) = 0;
-  bool epoch_ended_ HR_GUARDED_BY(mu_) = false;
-  bool begun_ HR_GUARDED_BY(mu_) = false;
-
-  // The order of the epoch being planned. Touched only by the thread that set planning_.
-  std::unique_ptr<EpochOrder> epoch_order_;
-  uint64_t last_return_ns_ = 0;  // under consumer_mu_
-  uint64_t begin_ns_ = 0;        // under consumer_mu_
-  uint64_t wait_since_ns_ = 0;   // under consumer_mu_; 0 = not waiting
-};
 
 Status LoaderImpl::CheckUsable() const {
   if (InForkedChild())
@@ -168,14 +21,12 @@ Status LoaderImpl::CheckUsable() const {
 Status LoaderImpl::StartWorkers() {
   MutexLock starting(&threads_mu_);
   if (stopping_.load()) return Error(Code::kCancelled, "the loader is closed");
-  if (workers_.empty()) {
-    std::vector<std::unique_ptr<Worker>> made;
-    for (int i = 0; i < options_.threads; ++i) {
-      made.push_back(std::make_unique<Worker>());
-      made.back()->loader = std::make_unique<RowLoader>(rows_, &made.back()->recorder);
-    }
+  for (int i = static_cast<int>(workers_.size()); i < threads(); ++i) {
+    auto made = std::make_unique<Worker>();
+    made->number = i;
+    made->loader = std::make_unique<RowLoader>(rows_, &made->recorder);
     MutexLock lock(&mu_);
-    workers_ = std::move(made);
+    workers_.push_back(std::move(made));
   }
   for (auto& worker : workers_) {
     Worker* w = worker.get();
@@ -183,6 +34,40 @@ Status LoaderImpl::StartWorkers() {
     HR_ASSIGN_OR_RETURN(w->thread, Thread::Start("hr-loader", [this, w] { Run(w); }));
   }
   return OkStatus();
+}
+
+std::vector<SettingValue> LoaderImpl::settings() const {
+  std::vector<SettingValue> all;
+  const cache::PrefetchLimits limits = cached_ ? cached_->limits() : cache::PrefetchLimits();
+  // In the order of LiveSetting.
+  const std::array<uint64_t, kNumLiveSettings> values = {static_cast<uint64_t>(threads()),
+                                                         limits.ahead_bytes, limits.in_flight_bytes,
+                                                         limits.max_requests};
+  for (const LiveSettingInfo& info : AllLiveSettings())
+    if (cached_ || !info.of_cache)
+      all.push_back(BoundsOf(info, options_, values[static_cast<size_t>(info.setting)]));
+  return all;
+}
+
+Result<uint64_t> LoaderImpl::ChangeSetting(std::string_view name, uint64_t value) {
+  HR_RETURN_IF_ERROR(CheckUsable());
+  HR_ASSIGN_OR_RETURN(LiveSetting setting,
+                      CheckLiveSetting(name, value, options_, cached_ != nullptr));
+  if (setting == LiveSetting::kThreads) return SetThreads(static_cast<int>(value));
+  return cached_->ChangeLimit(setting, value);
+}
+
+Result<uint64_t> LoaderImpl::SetThreads(int threads) {
+  int before;
+  bool begun;
+  {
+    MutexLock lock(&mu_);
+    before = active_threads_.exchange(threads, std::memory_order_relaxed);
+    begun = begun_;
+    work_cv_.NotifyAll();
+  }
+  if (begun) HR_RETURN_IF_ERROR(StartWorkers());
+  return static_cast<uint64_t>(before);
 }
 
 void LoaderImpl::Restart(uint64_t epoch, uint64_t batch) {
@@ -200,8 +85,8 @@ Status LoaderImpl::Begin(uint64_t epoch, uint64_t position) {
                  position, plan_.global_batch());
   MutexLock consumer(&consumer_mu_);
   uint64_t batch = position / plan_.global_batch();
-  begin_ns_ = last_return_ns_ = NowNanos();
-  wait_since_ns_ = 0;
+  loop_.Begin(NowNanos());
+  if (cached_) HR_RETURN_IF_ERROR(cached_->Begin(epoch, position, worker_context_));
   {
     MutexLock lock(&mu_);
     bool there = begun_ && !in_flight_.empty() && in_flight_.front()->batch->epoch == epoch &&
@@ -215,184 +100,6 @@ Status LoaderImpl::Begin(uint64_t epoch, uint64_t position) {
   }
   return StartWorkers();
 }
-
-// ---- worker threads ----
-
-void LoaderImpl::Run(Worker* worker) {
-  while (true) {
-    Claim claim;
-    bool plan = false;
-    {
-      MutexLock lock(&mu_);
-      uint64_t wait_from = 0;
-      while (!stopping_.load() && !ClaimRows(&claim) && !MayPlan()) {
-        if (wait_from == 0) wait_from = NowNanos();
-        work_cv_.Wait(&mu_);
-      }
-      if (wait_from != 0) worker->recorder.Wait(Stage::kPlan, NowNanos() - wait_from);
-      if (stopping_.load()) return;
-      plan = claim.slot == nullptr;
-      if (plan) planning_ = true;
-    }
-    if (plan)
-      PlanOne(worker);
-    else
-      LoadRows(worker, claim);
-    worker->memory_bytes.store(worker->loader->memory_bytes(), std::memory_order_relaxed);
-  }
-}
-
-bool LoaderImpl::ClaimRows(Claim* claim) {
-  for (const std::shared_ptr<Slot>& slot : in_flight_) {
-    uint64_t rows = slot->batch->num_rows;
-    if (!slot->has_memory || slot->next_row >= rows) continue;
-    uint64_t share = rows / (static_cast<uint64_t>(options_.threads) * 4);
-    uint64_t take = std::clamp<uint64_t>(share, 1, kMaxClaimedRows);
-    claim->slot = slot;
-    claim->first = slot->next_row;
-    claim->last = std::min(rows, slot->next_row + take);
-    slot->next_row = claim->last;
-    return true;
-  }
-  return false;
-}
-
-bool LoaderImpl::MayPlan() const {
-  return begun_ && !planning_ && plan_error_.ok() && plan_.num_batches() > 0 &&
-         in_flight_.size() < kMaxInFlight;
-}
-
-void LoaderImpl::FillPlan(Worker* worker, Batch* batch, uint64_t epoch, uint64_t index) {
-  if (!epoch_order_ || epoch_order_->epoch() != epoch)
-    epoch_order_ = std::make_unique<EpochOrder>(rows_->order->ForEpoch(epoch));
-  batch->epoch = epoch;
-  batch->index = index;
-  batch->num_rows = plan_.NumRows(index);
-  for (uint64_t r = 0; r < batch->num_rows; ++r) {
-    BatchRow& row = batch->rows[r];
-    row.position = plan_.PositionOf(index, r);
-    row.sample_id = epoch_order_->SampleAt(row.position);
-  }
-  worker->loader->Measure(std::span(batch->rows).first(batch->num_rows));
-}
-
-void LoaderImpl::PlanOne(Worker* worker) {
-  uint64_t epoch, index, generation;
-  {
-    MutexLock lock(&mu_);
-    epoch = plan_epoch_;
-    index = plan_batch_;
-    generation = generation_;
-  }
-  StageClock clock(&worker->recorder);
-  std::shared_ptr<Slot> slot;
-  Status status = GuardMemory([&] {
-    slot = std::make_shared<Slot>();
-    return FillSlot(worker, slot.get(), epoch, index);
-  });
-  clock.Lap(Stage::kPlan);
-  bool admitted = status.ok() && Admit(worker, generation, slot.get());
-  MutexLock lock(&mu_);
-  planning_ = false;
-  if (generation == generation_ && !stopping_.load()) {
-    if (!status.ok() && plan_error_.ok()) plan_error_ = status;
-    if (admitted) {
-      in_flight_.push_back(std::move(slot));
-      bool last = ++plan_batch_ >= plan_.num_batches();
-      if (last) {
-        plan_batch_ = 0;
-        ++plan_epoch_;
-      }
-      peak_bytes_ = std::max(peak_bytes_, InFlightBytes());
-    }
-    ready_cv_.NotifyAll();
-  }
-  work_cv_.NotifyAll();
-}
-
-Status LoaderImpl::TooLarge(uint64_t need) const {
-  return Error(Code::kResourceExhausted,
-               "one batch needs {} bytes but memory_bytes is {}: raise memory_bytes or lower the "
-               "batch size",
-               need, options_.memory_bytes);
-}
-
-Status LoaderImpl::FillSlot(Worker* worker, Slot* slot, uint64_t epoch, uint64_t index) {
-  if (fixed_bytes_ > options_.memory_bytes) return TooLarge(fixed_bytes_);
-  slot->batch = pool_->Take();
-  FillPlan(worker, slot->batch.get(), epoch, index);
-  slot->rows_left = slot->batch->num_rows;
-  return OkStatus();
-}
-
-uint64_t LoaderImpl::InFlightBytes() const {
-  uint64_t bytes = pool_->idle_bytes();
-  for (const auto& slot : in_flight_) bytes += slot->bytes;
-  for (const auto& worker : workers_) bytes += worker->memory_bytes.load(std::memory_order_relaxed);
-  return bytes;
-}
-
-// Waits until the batch fits into the memory budget, with room for one more that the consumer gives
-// back, then gets its memory (that of the values may be left to the consumer's thread). Loads rows
-// meanwhile: the batches before this one may wait for nobody else. False when the batch is no
-// longer wanted or can never fit.
-bool LoaderImpl::Admit(Worker* worker, uint64_t generation, Slot* slot) {
-  while (true) {
-    Claim claim;
-    {
-      MutexLock lock(&mu_);
-      while (IsWanted(generation) && !HasRoomFor(slot) && !ClaimRows(&claim)) work_cv_.Wait(&mu_);
-      if (!IsWanted(generation)) return false;
-      if (!claim.slot) return GetMemory(slot);
-    }
-    LoadRows(worker, claim);
-  }
-}
-
-bool LoaderImpl::HasRoomFor(Slot* slot) {
-  Batch* batch = slot->batch.get();
-  if (!batch->HasTensors()) pool_->LendMemory(batch);
-  slot->bytes = batch->PlannedBytes(/*in_arena=*/!options_.value_memory);
-  return in_flight_.empty() || InFlightBytes() + 2 * slot->bytes <= options_.memory_bytes;
-}
-
-// False, with plan_error_ set, when the batch can never fit or the system has no memory.
-bool LoaderImpl::GetMemory(Slot* slot) {
-  if (InFlightBytes() + slot->bytes > options_.memory_bytes) pool_->FreeIdle();
-  if (slot->bytes > options_.memory_bytes) {
-    plan_error_ = TooLarge(slot->bytes);
-    return false;
-  }
-  bool have = slot->batch->ReserveTensors();
-  if (have && !(options_.value_memory && has_values_))
-    have = slot->has_memory = slot->batch->PlaceValuesInArena();
-  if (!have)
-    plan_error_ = Error(Code::kResourceExhausted, "no memory for a batch of {} bytes", slot->bytes);
-  return have;
-}
-
-void LoaderImpl::LoadRows(Worker* worker, const Claim& claim) {
-  Batch* batch = claim.slot->batch.get();
-  for (uint64_t r = claim.first; r < claim.last; ++r) {
-    std::vector<BadSample> bad;
-    Status status = GuardMemory(
-        [&] { return worker->loader->Load(batch, r, options_.order.seed, &bad, worker_context_); });
-    if (status.ok() && bad.empty()) continue;
-    MutexLock lock(&mu_);
-    for (BadSample& sample : bad) claim.slot->bad.emplace_back(r, std::move(sample));
-    if (!status.ok() && (!claim.slot->first_failure_known || r < claim.slot->failed_row)) {
-      claim.slot->first_failure_known = true;
-      claim.slot->failed_row = r;
-      batch->error = std::move(status);
-    }
-  }
-  worker->decodes.Store(worker->loader->decode_counts());
-  MutexLock lock(&mu_);
-  claim.slot->rows_left -= claim.last - claim.first;
-  if (claim.slot->rows_left == 0) ready_cv_.NotifyAll();
-}
-
-// ---- the consumer's thread ----
 
 // Has the consumer's ValueMemory place the values of planned batches. True when it did something.
 bool LoaderImpl::PlaceValues() {
@@ -423,7 +130,9 @@ Result<std::shared_ptr<Batch>> LoaderImpl::Next(const Context& ctx) {
   HR_RETURN_IF_ERROR(CheckUsable());
   MutexLock consumer(&consumer_mu_);
   // A call that runs into its deadline is followed by another: the wait began with the first.
-  if (wait_since_ns_ == 0) wait_since_ns_ = NowNanos();
+  const uint64_t asked_ns = NowNanos();
+  loop_.Ask(asked_ns);
+  last_use_ns_.store(asked_ns, std::memory_order_relaxed);
   std::shared_ptr<Slot> slot;
   const bool place_values = options_.value_memory && has_values_;
   while (!slot) {
@@ -432,7 +141,7 @@ Result<std::shared_ptr<Batch>> LoaderImpl::Next(const Context& ctx) {
     if (!begun_) return Error(Code::kFailedPrecondition, "Next() before Begin()");
     if (batch_ >= plan_.num_batches()) {
       epoch_ended_ = true;
-      wait_since_ns_ = 0;
+      loop_.EndEpoch();
       return std::shared_ptr<Batch>();
     }
     if (HeadIsReady()) {
@@ -452,23 +161,32 @@ Result<std::shared_ptr<Batch>> LoaderImpl::Next(const Context& ctx) {
     ready_cv_.WaitFor(&mu_, std::max(left, std::chrono::nanoseconds(0)));
   }
   Status status = Finish(slot.get());
-  BookDelivery(*slot->batch);
+  BookDelivery(*slot);
   if (!status.ok()) return status;
   return std::move(slot->batch);
 }
 
-void LoaderImpl::BookDelivery(const Batch& batch) {
+namespace {
+
+// What a batch went through. What came before the trace was on is not known.
+void TraceBatch(const Slot& slot, uint64_t now) {
+  TraceEvent event;
+  event.kind = TraceKind::kBatch;
+  event.id = TraceBatchId(slot.batch->epoch, slot.batch->index);
+  event.amount = slot.batch->num_rows;
+  event.times = {slot.planned_ns, slot.admitted_ns, slot.loaded_ns, now};
+  Trace(event);
+}
+
+}  // namespace
+
+void LoaderImpl::BookDelivery(const Slot& slot) {
+  const Batch& batch = *slot.batch;
   const uint64_t now = NowNanos();
-  const uint64_t waited = now - wait_since_ns_;
-  const uint64_t step = wait_since_ns_ - last_return_ns_;
-  consumer_recorder_.Wait(Stage::kQueue, waited);
-  consumer_recorder_.Busy(Stage::kStep, step);
-  last_return_ns_ = now;
-  wait_since_ns_ = 0;
+  loop_.Deliver(now, TraceBatchId(batch.epoch, batch.index));
+  if (TraceIsOn()) TraceBatch(slot, now);
+  if (cached_) cached_->Advance(batch.epoch, plan_.BatchBegin(batch.index + 1));
   MutexLock lock(&mu_);
-  if (counts_.delivered_batches == 0) counts_.first_batch_ns = now - begin_ns_;
-  counts_.step_ns += step;
-  counts_.wait_ns += waited;
   ++counts_.delivered_batches;
   counts_.delivered_samples += batch.num_rows;
   counts_.bad_samples = budget_.num_bad();
@@ -547,14 +265,33 @@ Status LoaderImpl::BookSkipped(const Batch& batch, uint64_t r, Status reason) {
 }
 
 LoaderStats LoaderImpl::stats() const {
+  CacheStats cache = cached_ ? cached_->stats() : CacheStats();
   MutexLock lock(&mu_);
   LoaderStats stats = counts_;
+  stats.cache = cache;
   for (const auto& worker : workers_) {
-    worker->recorder.AddTo(&stats.stages);
+    worker->recorder.AddTo(&stats.worker_stages);
     worker->decodes.AddTo(&stats.decodes);
   }
+  const uint64_t now = NowNanos();  // behind the figures: see StageRecorder::LifeNs
+  for (const auto& worker : workers_) {
+    stats.workers.thread_ns += worker->recorder.LifeNs(now);
+    stats.workers.threads += worker->recorder.IsLive() && MayWork(*worker) ? 1 : 0;
+  }
+  loop_.AddTo(now, &stats.loop_stages);
+  stats.loop.thread_ns = loop_.LifeNs(now);
+  stats.loop.threads = loop_.IsLive() ? 1 : 0;
+  const LoopClock::Totals loop = loop_.totals(now);
+  stats.wait_ns = loop.wait_ns;
+  stats.step_ns = loop.step_ns;
+  stats.first_batch_ns = loop.first_batch_ns;
   consumer_recorder_.AddTo(&stats.stages);
+  for (size_t i = 0; i < kNumStages; ++i) {
+    stats.stages[i].Add(stats.worker_stages[i]);
+    stats.stages[i].Add(stats.loop_stages[i]);
+  }
   consumer_decodes_.AddTo(&stats.decodes);
+  stats.seek_points = rows_->read.learn_seek_points->Load();
   stats.memory_bytes = InFlightBytes();
   stats.peak_memory_bytes = std::max(peak_bytes_, stats.memory_bytes);
   for (const auto& slot : in_flight_) stats.ready_batches += slot->rows_left == 0;
@@ -571,12 +308,12 @@ void LoaderImpl::Close() {
   }
   MutexLock joining(&threads_mu_);
   for (auto& worker : workers_) worker->thread.reset();
+  if (cached_) cached_->Close();
   MutexLock lock(&mu_);
+  if (loop_.IsLive()) loop_.Close(NowNanos());
   in_flight_.clear();
   pool_->Shrink();
 }
-
-}  // namespace
 
 void LoaderDeleter::operator()(Loader* loader) const {
   if (!loader->InForkedChild()) delete loader;
@@ -586,14 +323,22 @@ Result<LoaderPtr> Loader::Create(std::shared_ptr<const dataset::Dataset> dataset
                                  LoaderOptions options) {
   if (options.threads < 1 || options.threads > 1024)
     return Error(Code::kInvalidArgument, "threads: expected 1 to 1024, found {}", options.threads);
+  options.max_threads = std::clamp(options.max_threads, options.threads, 1024);
   HR_ASSIGN_OR_RETURN(std::shared_ptr<RowPlan> rows, MakeRowPlan(std::move(dataset), options));
   HR_ASSIGN_OR_RETURN(BatchPlan plan,
                       BatchPlan::Create(rows->order->num_samples(), options.global_batch,
                                         options.world_size, options.rank, options.tail));
   options.order = rows->order->options();
   HR_ASSIGN_OR_RETURN(Quarantine quarantine, Quarantine::Open(options.quarantine_path));
-  return LoaderPtr(
-      new LoaderImpl(std::move(rows), plan, std::move(options), std::move(quarantine)));
+  std::unique_ptr<CachedReads> cached =
+      CachedReads::Create(rows->dataset, *rows->order, plan, options.cache);
+  if (options.cache.require_warm && (!cached || cached->in_memory()))
+    return Error(Code::kInvalidArgument,
+                 "require_warm: {} is not read through a cache, or its samples are files of their "
+                 "own: name a cache's directory when opening it, or leave out require_warm",
+                 rows->dataset->path());
+  return LoaderPtr(new LoaderImpl(std::move(rows), plan, std::move(options), std::move(quarantine),
+                                  std::move(cached)));
 }
 
 }  // namespace headrace::loader

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -237,12 +236,6 @@ class OwnMemory final : public ValueMemory {
   }
 };
 
-Context Within(std::chrono::seconds time) {
-  Context ctx;
-  ctx.deadline = Context::Clock::now() + time;
-  return ctx;
-}
-
 // The least memory_bytes under which the first batch comes.
 uint64_t LeastMemory(const TinyDataset& data, LoaderOptions options) {
   uint64_t low = 1, high = uint64_t{1} << 30;
@@ -274,11 +267,8 @@ TEST(Loader, OneThreadWaitsForMemoryAndStillLoadsWhatIsPlaced) {
   options.memory_bytes = LeastMemory(data, options) * 5 / 4;
   auto loader = Make(data, options);
   ASSERT_TRUE(loader->Begin(0, 0).ok());
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the thread plans ahead
-  for (int b = 0; b < 20; ++b) {
-    auto batch = loader->Next(Within(std::chrono::seconds(10)));
-    ASSERT_TRUE(batch.ok()) << "batch " << b << ": " << batch.status().ToString();
-  }
+  while (loader->stats().memory_bytes == 0) std::this_thread::yield();  // the thread has begun
+  for (int b = 0; b < 20; ++b) ASSERT_NE(Next(loader.get()), nullptr) << "batch " << b;
 }
 
 TEST(Loader, ValuesCountBeforeTheyHaveTheirPlace) {
@@ -287,12 +277,10 @@ TEST(Loader, ValuesCountBeforeTheyHaveTheirPlace) {
   options.value_memory = std::make_shared<OwnMemory>();
   auto loader = Make(data, options);
   ASSERT_TRUE(loader->Begin(0, 0).ok());
-  auto until = Context::Clock::now() + std::chrono::seconds(10);
   const uint64_t values = 500 / 50 * (49 * 50 / 2);  // about, per batch
   const uint64_t eight = 8 * (500 * sizeof(int64_t) + values * 9 / 10);
-  while (loader->stats().memory_bytes < eight && Context::Clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  EXPECT_GE(loader->stats().memory_bytes, eight);
+  // One that counts too little never gets there; the time limit ends the test then.
+  while (loader->stats().memory_bytes < eight) std::this_thread::yield();
 }
 
 TEST(Loader, MemoryOfARecycledBatchCountsOnce) {
@@ -315,7 +303,7 @@ TEST(Loader, LargeBatchesStayWithinTheMemory) {
       batch.reset();
       for (int i = 0; i < 5; ++i) {
         EXPECT_LE(loader->stats().memory_bytes, options.memory_bytes) << tenths;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        std::this_thread::yield();
       }
     }
     EXPECT_LE(loader->stats().peak_memory_bytes, options.memory_bytes) << tenths;
@@ -375,7 +363,8 @@ TEST(Loader, AbandonedLoadersLeaveNoThread) {
     ASSERT_TRUE(loader->Begin(0, 0).ok());
     if (i % 2) Next(loader.get());
   }
-  EXPECT_EQ(threads(), before);
+  // The system takes a thread that was joined off the list a little later.
+  while (threads() > before) std::this_thread::yield();
 }
 
 TEST(Loader, CloseFromAnotherThreadWakesTheConsumer) {

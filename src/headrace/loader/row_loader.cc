@@ -21,14 +21,6 @@ RowLoader::RowLoader(std::shared_ptr<const RowPlan> plan, StageRecorder* recorde
   }
 }
 
-namespace {
-const dataset::FieldEntry* FindEntry(const dataset::SampleView& sample, dataset::FieldId field) {
-  for (const dataset::FieldEntry& entry : sample.entries)
-    if (entry.field == field) return &entry;
-  return nullptr;
-}
-}  // namespace
-
 // The index entries of a group lie anywhere in memory: their waits for it overlap.
 void RowLoader::Measure(std::span<BatchRow> rows) {
   constexpr size_t kGroup = 64;
@@ -50,7 +42,7 @@ void RowLoader::MeasureRow(BatchRow* row) {
   size_t v = 0;
   for (size_t c = 0; c < plan_->columns.size(); ++c) {
     if (plan_->columns[c].transform) continue;
-    const dataset::FieldEntry* entry = FindEntry(*sample, plan_->column_fields[c]);
+    const dataset::FieldEntry* entry = sample->FindEntry(plan_->column_fields[c]);
     row->value_sizes[v++] = entry ? entry->length : 0;
   }
 }
@@ -82,11 +74,13 @@ Status RowLoader::LoadSubstitute(Batch* batch, uint64_t r, uint64_t seed, Status
     row.state = skip ? BatchRow::State::kSkipped : BatchRow::State::kFailed;
     return skip ? OkStatus() : std::move(reason);
   }
+  Context anywhere = ctx;
+  anywhere.caching = Caching::kPass;  // one sample of its neighbours: not worth a block
   while (row.attempts < kMaxSubstitutes) {
     uint64_t id = plan_->order->Substitute(batch->epoch, row.position, row.attempts++);
     book(id);
     row.sample_id = id;
-    Status status = LoadSample(batch, r, id, seed, /*planned=*/false, ctx);
+    Status status = LoadSample(batch, r, id, seed, /*planned=*/false, anywhere);
     row.state = status.ok() ? BatchRow::State::kLoaded : BatchRow::State::kFailed;
     if (status.ok() || !IsSampleFault(status)) return status;
     reason = std::move(status);
@@ -105,11 +99,24 @@ Status RowLoader::LoadSample(Batch* batch, uint64_t r, uint64_t sample_id, uint6
   return OkStatus();
 }
 
+void RowLoader::WillLoad(const BatchRow& row, Caching caching) {
+  if (plan_->column_fields.empty()) return;  // keys only
+  Context ctx;
+  ctx.caching = caching;
+  reader_->WillRead(row.sample_id, plan_->column_fields, ctx);
+}
+
 void RowLoader::BookReadCost() {
   if (!recorder_) return;
   const dataset::SampleReader::Cost& cost = reader_->last_cost();
-  recorder_->Busy(Stage::kRead, cost.read_ns, cost.bytes);
-  if (cost.checksum_ns > 0) recorder_->Busy(Stage::kChecksum, cost.checksum_ns, cost.bytes);
+  // For a trace: as if one came after the other, in this order.
+  const uint64_t end = TraceIsOn() ? NowNanos() : 0;
+  const uint64_t checked = end - std::min(end, cost.seek_points_ns);
+  const uint64_t read = checked - std::min(checked, cost.checksum_ns);
+  recorder_->Busy(Stage::kRead, cost.read_ns, cost.bytes, read);
+  if (cost.checksum_ns > 0)
+    recorder_->Busy(Stage::kChecksum, cost.checksum_ns, cost.bytes, checked);
+  if (cost.seek_points_ns > 0) recorder_->Busy(Stage::kDecode, cost.seek_points_ns, 0, end);
 }
 
 Status RowLoader::MissingField(const dataset::SampleView& sample, size_t column) const {
@@ -148,13 +155,10 @@ Status RowLoader::LoadTensors(Batch* batch, uint64_t r, uint64_t sample_id, uint
     Status status = plan_->columns[c].transform->Apply(field->data, hints, draw, &scratch_,
                                                        batch->TensorRow(c, r));
     if (status.ok()) continue;
-    const dataset::FieldEntry* entry = FindEntry(sample, plan_->column_fields[c]);
-    // The codec counts from the start of the field; a person looks for a place in the file.
-    Location where = reader_->Where(*entry);
-    if (where.offset) *where.offset += status.location().offset.value_or(0);
-    Status placed(status.code() == Code::kResourceExhausted ? Code::kDataLoss : status.code(),
-                  std::string(status.message()));
-    return std::move(placed).At(std::move(where));
+    Status placed = reader_->AtField(status, sample, plan_->column_fields[c]);
+    if (placed.code() != Code::kResourceExhausted) return placed;
+    // An image over a limit is a bad sample.
+    return Status(Code::kDataLoss, std::string(placed.message())).At(placed.location());
   }
   return OkStatus();
 }
@@ -179,7 +183,7 @@ Status RowLoader::LoadValues(Batch* batch, uint64_t r, uint64_t sample_id, bool 
   size_t v = 0;
   for (size_t c = 0; c < plan_->columns.size(); ++c) {
     if (plan_->columns[c].transform) continue;
-    const dataset::FieldEntry* entry = FindEntry(sample, plan_->column_fields[c]);
+    const dataset::FieldEntry* entry = sample.FindEntry(plan_->column_fields[c]);
     if (!entry && plan_->required[c]) return MissingField(sample, c);
     if (entry) {
       std::byte* to = planned ? row.value_places[v] : row.overflow.data() + used;

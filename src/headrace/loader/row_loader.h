@@ -55,6 +55,9 @@ class RowLoader {
   // located counts 0 and is left for Load to report.
   void Measure(std::span<BatchRow> rows);
 
+  // Tells of a row that Load will be called for soon.
+  void WillLoad(const BatchRow& row, Caching caching);
+
   // Loads row `r` under the plan's policy. Afterwards the row is kLoaded, kSkipped or kFailed; what
   // was bad is appended to `bad`. The result is an error only for kFailed.
   Status Load(Batch* batch, uint64_t r, uint64_t seed, std::vector<BadSample>* bad,

@@ -25,6 +25,7 @@ Result<std::shared_ptr<RowPlan>> MakeRowPlan(std::shared_ptr<const dataset::Data
   plan->on_error = options.on_error;
   plan->read.verify_checksums = options.verify_checksums;
   plan->read.seek_points = true;
+  plan->read.learn_seek_points = std::make_shared<dataset::SeekPointCounters>();
   plan->dataset = std::move(dataset);
   return plan;
 }

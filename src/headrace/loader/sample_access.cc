@@ -6,11 +6,11 @@
 
 namespace headrace::loader {
 
-Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(
-    const std::string& url, const std::map<std::string, std::string>& storage,
-    const dataset::OpenOptions& options, bool verify_checksums) {
-  HR_ASSIGN_OR_RETURN(object::UrlSettings settings, object::ReadUrlSettings(storage));
-  HR_ASSIGN_OR_RETURN(object::Place place, object::LocateUrl(url, settings));
+Result<std::unique_ptr<SampleAccess>> SampleAccess::Open(const std::string& url,
+                                                         const object::UrlSettings& storage,
+                                                         const dataset::OpenOptions& options,
+                                                         bool verify_checksums) {
+  HR_ASSIGN_OR_RETURN(object::Place place, object::LocateUrl(url, storage));
   HR_ASSIGN_OR_RETURN(auto dataset, dataset::Dataset::Open(place.fs, place.path, options));
   return std::make_unique<SampleAccess>(std::move(dataset), verify_checksums);
 }
@@ -67,6 +67,7 @@ std::unique_ptr<SampleAccess::Decoder> SampleAccess::TakeDecoder() const {
   dataset::ReadOptions options;
   options.verify_checksums = verify_checksums_;
   options.seek_points = true;
+  options.learn_seek_points = std::make_shared<dataset::SeekPointCounters>();
   decoder->reader = dataset::SampleReader::Create(dataset_, options);
   return decoder;
 }
@@ -86,17 +87,17 @@ Status SampleAccess::DecodeField(Decoder* decoder, uint64_t id, dataset::FieldId
   constexpr uint64_t kMaxPixels = 178956970;
   HR_ASSIGN_OR_RETURN(dataset::SampleView sample,
                       decoder->reader->Read(id, std::span(&field, 1), ctx));
-  Location place{std::string(sample.shard), std::nullopt, std::string(sample.key),
-                 dataset_->fields()[field]};
   const dataset::FieldView* found = sample.Find(field);
   if (!found)
-    return Error(Code::kNotFound, "the sample has no field '{}'", place.field).At(std::move(place));
+    return Error(Code::kNotFound, "the sample has no field '{}'", dataset_->fields()[field])
+        .At({std::string(sample.shard), {}, std::string(sample.key), dataset_->fields()[field]});
   auto view = codec::DecodeRegion(found->data, region, channels, kMaxPixels,
                                   {found->seek_points, found->crc32c}, &decoder->scratch);
-  if (view.status().code() == Code::kOutOfRange)
-    return Status(Code::kInvalidArgument, std::string(view.status().message()))
-        .At(std::move(place));
-  if (!view.ok()) return std::move(view).status().At(std::move(place));
+  if (!view.ok()) {
+    Status fault = decoder->reader->AtField(view.status(), sample, field);
+    if (fault.code() != Code::kOutOfRange) return fault;
+    return Status(Code::kInvalidArgument, std::string(fault.message())).At(fault.location());
+  }
   const size_t row_bytes = size_t{view->width} * view->channels;
   if (!out->memory.Reserve(row_bytes * view->height))
     return Error(Code::kResourceExhausted, "no memory for {} x {} pixels", view->width,

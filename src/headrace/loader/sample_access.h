@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,16 +15,18 @@
 #include "headrace/base/status.h"
 #include "headrace/codec/image.h"
 #include "headrace/dataset/dataset.h"
+#include "headrace/object/url_settings.h"
 
 namespace headrace::loader {
 
 class SampleAccess {
  public:
-  // Opens what a path or a URL names; `storage` are settings by name for URLs, as
-  // object::ReadUrlSettings takes them. Fails as that and Dataset::Open.
-  static Result<std::unique_ptr<SampleAccess>> Open(
-      const std::string& url, const std::map<std::string, std::string>& storage,
-      const dataset::OpenOptions& options, bool verify_checksums);
+  // Opens what a path or a URL names; `storage` is how URLs are reached. Fails as object::LocateUrl
+  // and Dataset::Open.
+  static Result<std::unique_ptr<SampleAccess>> Open(const std::string& url,
+                                                    const object::UrlSettings& storage,
+                                                    const dataset::OpenOptions& options,
+                                                    bool verify_checksums);
   SampleAccess(std::shared_ptr<const dataset::Dataset> dataset, bool verify_checksums);
   ~SampleAccess();
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "headrace/base/ascii.h"
 #include "headrace/base/text.h"
 
 namespace headrace::net {
@@ -11,14 +12,6 @@ namespace headrace::net {
 namespace {
 
 constexpr size_t kMaxReservedBytes = 1 << 20;  // a length header alone gets no more memory
-
-char Lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-std::string_view Trim(std::string_view text) {
-  size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 uint64_t ToldLength(const HttpResponse& response) {
   std::string_view text = response.Header("content-length");
@@ -66,10 +59,8 @@ Status AnswerReader::BeginHead(std::string_view status_line) {
 void AnswerReader::AddField(std::string_view line) {
   size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
-  HttpHeader header{std::string(Trim(line.substr(0, colon))),
-                    std::string(Trim(line.substr(colon + 1)))};
-  std::transform(header.name.begin(), header.name.end(), header.name.begin(), Lower);
-  response_.headers.push_back(std::move(header));
+  response_.headers.push_back(
+      {Lower(Trim(line.substr(0, colon))), std::string(Trim(line.substr(colon + 1)))});
 }
 
 // An old way to write long values: a line that begins with a space belongs to the one before.

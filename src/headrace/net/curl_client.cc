@@ -59,13 +59,14 @@ void CurlLoop::Run() {
   bool stopping = false;
   while (TakeSubmitted(&stopping), !stopping) {
     StartWaiting();
+    const Clock::time_point asked = Clock::now();
     int num_running = 0;
     CURLMcode code = curl_->multi_perform(multi_, &num_running);
     if (code != CURLM_OK)
       EndAll(Error(Code::kInternal, "libcurl cannot go on: {}", curl_->multi_strerror(code)));
     bool ended = FinishEnded();
     Clock::time_point now = Clock::now();
-    if (now >= next_check_) EndOverdue(now);
+    if (now >= next_check_) EndOverdue(asked, now);
     if (!ended) Wait(now);
   }
   // What a `done` submits from here on ends the same way.
@@ -174,7 +175,7 @@ bool CurlLoop::FinishEnded() {
   return ended;
 }
 
-void CurlLoop::EndOverdue(Clock::time_point now) {
+void CurlLoop::EndOverdue(Clock::time_point asked, Clock::time_point now) {
   next_check_ = now + kCheckInterval;
   std::vector<Ending> endings;
   for (auto at = origins_.begin(); at != origins_.end();) {
@@ -188,7 +189,7 @@ void CurlLoop::EndOverdue(Clock::time_point now) {
   }
   for (size_t i = running_.size(); i-- > 0;) {
     Status status = running_[i]->CheckContext(now);
-    if (status.ok()) status = running_[i]->CheckProgress(options_, now);
+    if (status.ok()) status = running_[i]->CheckProgress(options_, asked);
     if (!status.ok()) endings.push_back({TakeRunning(running_[i].get()), std::move(status)});
   }
   for (Ending& ending : endings) ending.transfer->Fail(std::move(ending.status));

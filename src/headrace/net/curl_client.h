@@ -52,7 +52,7 @@ class CurlLoop {
   Origin* NextToStart();
   void Start(TransferPtr transfer);
   bool FinishEnded();
-  void EndOverdue(Clock::time_point now);
+  void EndOverdue(Clock::time_point asked, Clock::time_point now);
   void EndAll(const Status& status);
   void Wait(Clock::time_point now) HR_EXCLUDES(mu_);
   TransferPtr TakeRunning(CurlTransfer* transfer);

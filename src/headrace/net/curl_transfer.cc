@@ -183,25 +183,44 @@ Status CurlTransfer::CheckContext(Clock::time_point now) const {
   return status.ok() ? status : Named(std::move(status));
 }
 
-Status CurlTransfer::CheckProgress(const HttpClientOptions& options, Clock::time_point now) {
+Status CurlTransfer::CheckProgress(const HttpClientOptions& options, Clock::time_point asked) {
   curl_off_t sent = 0, received = 0, connected_us = 0;
   (void)curl_->easy_getinfo(easy_, CURLINFO_SIZE_UPLOAD_T, &sent);
   (void)curl_->easy_getinfo(easy_, CURLINFO_SIZE_DOWNLOAD_T, &received);
   uint64_t moved = static_cast<uint64_t>(sent) + static_cast<uint64_t>(received) + header_bytes_;
   if (moved != moved_bytes_) {
     moved_bytes_ = moved;
-    last_progress_ = now;
+    last_progress_ = Clock::now();
   }
-  if (now - last_progress_ < options.stall_timeout) return OkStatus();
+  HR_RETURN_IF_ERROR(CheckSpeed(options, asked));
+  if (asked - last_progress_ < options.stall_timeout) return OkStatus();
   // Nothing moved. That is no stall while connecting, and only the time since counts.
   (void)curl_->easy_getinfo(easy_, CURLINFO_PRETRANSFER_TIME_T, &connected_us);
   Clock::time_point begin = started_ + (connected_us > 0 ? std::chrono::microseconds(connected_us)
                                                          : options.connect_timeout);
-  if (now - std::max(begin, last_progress_) < options.stall_timeout) return OkStatus();
+  if (asked - std::max(begin, last_progress_) < options.stall_timeout) return OkStatus();
   return Named(Error(Code::kUnavailable,
                      "no byte came or went for {} ms, {} bytes of the body were "
                      "received",
                      options.stall_timeout.count(), answer_.response().body_bytes));
+}
+
+// Counts from the first byte of the answer on, window by window.
+Status CurlTransfer::CheckSpeed(const HttpClientOptions& options, Clock::time_point asked) {
+  if (request_.into.empty() || first_byte_ == Clock::time_point{}) return OkStatus();
+  if (window_begin_ == Clock::time_point{}) {
+    window_begin_ = first_byte_;
+    window_bytes_ = 0;
+  }
+  if (asked - window_begin_ < options.slow_window) return OkStatus();
+  const uint64_t received = answer_.response().body_bytes;
+  if (received - window_bytes_ < options.slow_bytes)
+    return Named(Error(Code::kUnavailable,
+                       "only {} bytes came in {} ms, {} bytes of the body were received",
+                       received - window_bytes_, options.slow_window.count(), received));
+  window_begin_ = Clock::now();
+  window_bytes_ = received;
+  return OkStatus();
 }
 
 void CurlTransfer::Finish(CURLcode code) {

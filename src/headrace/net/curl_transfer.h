@@ -39,14 +39,17 @@ class CurlTransfer {
 
   // kCancelled or kDeadlineExceeded when the request should end now.
   Status CheckContext(Clock::time_point now) const;
-  // kUnavailable when nothing moved for stall_timeout. Connecting has its own limit.
-  Status CheckProgress(const HttpClientOptions& options, Clock::time_point now);
+  // kUnavailable when nothing moved for stall_timeout, or hardly anything in slow_window.
+  // Connecting has its own limit. `asked` is when libcurl was last asked to move what there is: a
+  // thread that was held up since then must not take its own pause for the server's.
+  Status CheckProgress(const HttpClientOptions& options, Clock::time_point asked);
 
   // Each calls `done`, once. The transfer must be off its multi handle.
   void Finish(CURLcode code);
   void Fail(Status status);
 
  private:
+  Status CheckSpeed(const HttpClientOptions& options, Clock::time_point asked);
   void SetMethod(class EasyOptions* set);
   void SetHeaders(const CurlLibrary& curl, class EasyOptions* set);
   Status StatusOf(CURLcode code) const;
@@ -83,6 +86,8 @@ class CurlTransfer {
   Clock::time_point started_{}, last_progress_{};
   uint64_t moved_bytes_ = 0;   // as of last_progress_
   uint64_t header_bytes_ = 0;  // received
+  Clock::time_point window_begin_{};
+  uint64_t window_bytes_ = 0;  // of the body, received before the window
 };
 
 }  // namespace headrace::net

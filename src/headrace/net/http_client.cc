@@ -18,10 +18,14 @@ Status CheckOptions(const HttpClientOptions& options) {
     if (limit < 1 || limit > kMaxConnections)
       return Error(Code::kInvalidArgument, "a limit of connections: expected 1 to {}, found {}",
                    kMaxConnections, limit);
-  if (options.connect_timeout.count() < 1 || options.stall_timeout.count() < 1)
-    return Error(Code::kInvalidArgument,
-                 "connect_timeout and stall_timeout: expected at least 1 ms, found {} and {} ms",
-                 options.connect_timeout.count(), options.stall_timeout.count());
+  if (options.connect_timeout.count() < 1 || options.stall_timeout.count() < 1 ||
+      options.slow_window.count() < 1)
+    return Error(
+        Code::kInvalidArgument,
+        "connect_timeout, stall_timeout and slow_window: expected at least 1 ms, found {}, {} and "
+        "{} ms",
+        options.connect_timeout.count(), options.stall_timeout.count(),
+        options.slow_window.count());
   if (options.user_agent.find_first_of(std::string_view("\r\n\0", 3)) != std::string::npos)
     return Error(Code::kInvalidArgument, "user_agent has a line end or a NUL");
   return OkStatus();

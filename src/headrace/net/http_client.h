@@ -58,6 +58,10 @@ struct HttpClientOptions {
   std::chrono::milliseconds connect_timeout{5000};
   // A transfer that gets no byte for so long is ended with kUnavailable.
   std::chrono::milliseconds stall_timeout{20000};
+  // So is one into HttpRequest::into that gets fewer than `slow_bytes` in such a time: a connection
+  // that drips would hold its reader for hours, and another one need not.
+  std::chrono::milliseconds slow_window{30000};
+  uint64_t slow_bytes = 4 << 10;
   std::string user_agent = "headrace";
   std::string ca_file = "";  // certificates to trust; empty: the system's
   bool verify_tls = true;
@@ -77,8 +81,9 @@ class HttpClient {
   // on the caller's), and must not block: it may call Submit, not Fetch. Any answer of the server
   // is a value, whatever its status: also 3xx, which is not followed. Failures name method and URL,
   // without the URL's query, which can hold secrets.
-  //   kUnavailable        no connection, connection cut, no byte for stall_timeout, TLS failure; a
-  //                       body that ended before its told length, as a cut at a proxy looks.
+  //   kUnavailable        no connection, connection cut, no byte for stall_timeout, hardly any in
+  //                       slow_window, TLS failure; a body that ended before its told length, as a
+  //                       cut at a proxy looks.
   //   kDataLoss           the body is larger than `into`; a status line that cannot be read.
   //   kDeadlineExceeded, kCancelled  from the Context; noticed within 100 ms.
   //   kInvalidArgument    no URL, a header with a line end.

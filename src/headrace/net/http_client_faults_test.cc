@@ -1,6 +1,10 @@
 // What the client does when the server, the network or the caller breaks off.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -11,6 +15,7 @@
 #include "headrace/net/http_client.h"
 #include "headrace/net/testing/fault_server.h"
 #include "headrace/net/testing/http_collector.h"
+#include "headrace/net/testing/patient_options.h"
 
 namespace headrace::net {
 namespace {
@@ -27,13 +32,19 @@ ServerAnswer LargeAnswer(const ServerRequest&) {
   return answer;
 }
 
+ServerAnswer ShortAnswer(const ServerRequest&) {
+  ServerAnswer answer;
+  answer.body = std::string(150, 'x');
+  return answer;
+}
+
 bool IsPut(const ServerRequest& request) { return request.method == "PUT"; }
 
 class HttpClientFaults : public ::testing::Test {
  protected:
   HttpClientFaults() : server_(LargeAnswer) { Open({}); }
 
-  void Open(const HttpClientOptions& options) { client_ = *HttpClient::Create(options); }
+  void Open(const HttpClientOptions& options) { client_ = *HttpClient::Create(Patient(options)); }
   HttpRequest Request(std::string method = "GET") {
     HttpRequest request;
     request.method = std::move(method);
@@ -41,6 +52,17 @@ class HttpClientFaults : public ::testing::Test {
     return request;
   }
   Result<HttpResponse> Get(const Context& ctx = {}) { return client_->Fetch(Request(), ctx); }
+  // Gets while the server sends without a pause; tries again where it was held up for `pause`.
+  Result<HttpResponse> GetWithoutPause(const HttpRequest& request, const Fault& fault,
+                                       milliseconds pause) {
+    while (true) {
+      server_.Heal();
+      server_.Inject(fault);
+      server_.WatchPauses();
+      auto got = client_->Fetch(request, {});
+      if (got.ok() || server_.longest_pause() < pause) return got;
+    }
+  }
   void WaitForRequests(uint64_t count) {
     while (server_.num_requests() < count) std::this_thread::sleep_for(milliseconds(1));
   }
@@ -111,14 +133,19 @@ TEST_F(HttpClientFaults, AConnectionResetAtOnceIsUnavailable) {
 }
 
 TEST_F(HttpClientFaults, NobodyListeningIsUnavailable) {
-  std::string url;
-  {
-    FaultServer gone;
-    url = gone.url();
-  }
+  // Bound, so that no other program can take the port; not listening.
+  const int taken = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   HttpRequest request;
   request.url = url + "/file";
   auto got = client_->Fetch(request, {});
+  ::close(taken);
   EXPECT_EQ(CodeOf(got), Code::kUnavailable);
   EXPECT_THAT(got.status().ToString(), HasSubstr("GET " + url + "/file: "));
 }
@@ -211,19 +238,65 @@ TEST_F(HttpClientFaults, ATransferWithoutBytesStalls) {
 
 TEST_F(HttpClientFaults, ABodyThatStopsStalls) {
   Open({.stall_timeout = milliseconds(200)});
-  server_.Inject(DripFault(1000, std::chrono::hours(1)));
-  auto got = Get();
-  EXPECT_EQ(CodeOf(got), Code::kUnavailable);
-  EXPECT_THAT(got.status().ToString(), HasSubstr("1000 bytes"));
+  server_.Inject(DripFault(1000, std::chrono::hours(1)), UINT64_MAX);
+  auto stalled = Get();
+  // Where the server was held up before it sent any, it is asked again.
+  while (stalled.status().ToString().find(" 0 bytes") != std::string::npos) stalled = Get();
+  EXPECT_EQ(CodeOf(stalled), Code::kUnavailable);
+  EXPECT_THAT(stalled.status().ToString(), HasSubstr("1000 bytes"));
 }
 
 TEST_F(HttpClientFaults, ASlowBodyDoesNotStall) {
   Open({.stall_timeout = milliseconds(1000)});
-  ServerAnswer answer;
-  answer.body = std::string(150, 'x');
-  server_.Enqueue({answer});
-  server_.Inject(DripFault(1, milliseconds(10)));  // longer in all than the timeout
-  EXPECT_EQ(CodeOf(Get()), Code::kOk);
+  server_.SetHandler(ShortAnswer);
+  const Fault drip = DripFault(1, milliseconds(10));  // longer in all than the timeout
+  EXPECT_EQ(CodeOf(GetWithoutPause(Request(), drip, milliseconds(1000))), Code::kOk);
+}
+
+// The client's own thread is held up for longer than the timeout while bytes come.
+TEST_F(HttpClientFaults, AClientThatWasHeldUpDoesNotTakeItForAStall) {
+  const milliseconds timeout(800);
+  Open({.stall_timeout = timeout});
+  server_.SetHandler([](const ServerRequest&) {
+    ServerAnswer answer;
+    answer.body = std::string(8, 'x');
+    return answer;
+  });
+  auto slow = [](const ServerRequest& request) { return request.target == "/slow"; };
+  HttpRequest request = Request();
+  request.url = server_.url() + "/slow";
+  while (true) {
+    server_.Heal();
+    server_.Inject(DripFault(1, milliseconds(300)), 1, slow);
+    server_.Inject(SlowFirstByteFault(milliseconds(120)));  // between two bytes of the slow one
+    HttpCollector answers;
+    const uint64_t before = server_.body_bytes_sent();
+    server_.WatchPauses();
+    client_->Submit(request, {}, answers.Next());
+    while (server_.body_bytes_sent() == before && answers.num_done() == 0)
+      std::this_thread::sleep_for(milliseconds(1));
+    client_->Submit(Request(), {}, [&, done = answers.Next()](Result<HttpResponse> quick) {
+      std::this_thread::sleep_for(timeout * 5 / 4);
+      done(std::move(quick));
+    });
+    auto got = answers.Wait(2)[0];
+    if (!got.ok() && server_.longest_pause() >= timeout / 2) continue;  // so was the server
+    EXPECT_EQ(CodeOf(got), Code::kOk) << got.status().ToString();
+    break;
+  }
+}
+
+TEST_F(HttpClientFaults, ABodyThatDripsIntoABufferEnds) {
+  Open({.slow_window = milliseconds(500), .slow_bytes = 1000});
+  std::string into(1 << 20, '-');
+  HttpRequest request = Request();
+  request.into = {reinterpret_cast<std::byte*>(into.data()), into.size()};
+  server_.Inject(DripFault(1, milliseconds(1)));  // never without a byte for long
+  auto got = client_->Fetch(request, {});
+  EXPECT_EQ(CodeOf(got), Code::kUnavailable);
+  EXPECT_THAT(got.status().ToString(), HasSubstr("bytes came in 500 ms"));
+  const Fault slow = DripFault(64 << 10, milliseconds(50));  // and more than that
+  EXPECT_EQ(CodeOf(GetWithoutPause(request, slow, milliseconds(200))), Code::kOk);
 }
 
 TEST_F(HttpClientFaults, CanBeCancelledInTheBody) {
@@ -267,7 +340,7 @@ TEST_F(HttpClientFaults, EndsAtTheDeadline) {
   EXPECT_EQ(CodeOf(Get({.deadline = Context::Clock::now() + milliseconds(100)})),
             Code::kDeadlineExceeded);
   server_.Heal();
-  server_.Inject(DripFault(1000, milliseconds(10)));  // 10 s in all: the stall timeout never comes
+  server_.Inject(DripFault(1, milliseconds(10)));  // hours in all, a byte at a time
   EXPECT_EQ(CodeOf(Get({.deadline = Context::Clock::now() + milliseconds(100)})),
             Code::kDeadlineExceeded);
   server_.Heal();

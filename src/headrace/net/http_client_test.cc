@@ -14,6 +14,7 @@
 #include "headrace/env/testing/child_process.h"
 #include "headrace/net/testing/client_sockets.h"
 #include "headrace/net/testing/fault_server.h"
+#include "headrace/net/testing/patient_options.h"
 
 namespace headrace::net {
 namespace {
@@ -32,7 +33,7 @@ MutableBytes AsMutable(std::string* text) {
 
 class HttpClientTest : public ::testing::Test {
  protected:
-  HttpClientTest() : client_(*HttpClient::Create({})) {}
+  HttpClientTest() : client_(*HttpClient::Create(Patient())) {}
 
   HttpRequest Request(std::string method, const std::string& target) {
     HttpRequest request;
@@ -295,6 +296,7 @@ TEST_F(HttpClientTest, RefusesOptionsThatMakeNoSense) {
   EXPECT_EQ(code({.max_connections_per_host = 0}), Code::kInvalidArgument);
   EXPECT_EQ(code({.connect_timeout = std::chrono::milliseconds(0)}), Code::kInvalidArgument);
   EXPECT_EQ(code({.stall_timeout = std::chrono::milliseconds(-1)}), Code::kInvalidArgument);
+  EXPECT_EQ(code({.slow_window = std::chrono::milliseconds(0)}), Code::kInvalidArgument);
   EXPECT_EQ(code({.user_agent = "a\r\nX: y"}), Code::kInvalidArgument);
 }
 
@@ -344,7 +346,7 @@ TEST_F(HttpClientTest, CannotBeUsedInAForkedChild) {
 }
 
 TEST_F(HttpClientTest, ManyClientsLiveSideBySide) {
-  auto other = HttpClient::Create({.user_agent = "other"});
+  auto other = HttpClient::Create(Patient({.user_agent = "other"}));
   ASSERT_TRUE(other.ok()) << other.status().ToString();
   ASSERT_TRUE((*other)->Fetch(Request("GET", "/"), Context()).ok());
   EXPECT_EQ(server_.requests().back().Header("user-agent"), "other");

@@ -10,6 +10,7 @@
 #include "headrace/net/http_client.h"
 #include "headrace/net/testing/fault_server.h"
 #include "headrace/net/testing/http_collector.h"
+#include "headrace/net/testing/patient_options.h"
 
 namespace headrace::net {
 namespace {
@@ -27,7 +28,7 @@ class HttpClientTls : public ::testing::Test {
         PosixFileSystem()->WriteAtomically(ca_file_, AsBytes(server_.certificate_pem())).ok());
   }
   Result<HttpResponse> GetWith(const HttpClientOptions& options) {
-    client_ = *HttpClient::Create(options);
+    client_ = *HttpClient::Create(Patient(options));
     return client_->Fetch(Request(), {});
   }
   HttpRequest Request() {
@@ -61,7 +62,7 @@ TEST_F(HttpClientTls, CanBeToldNotToLook) {
 }
 
 TEST_F(HttpClientTls, ACertificateOfAnotherHostIsUnavailable) {
-  client_ = *HttpClient::Create({.ca_file = ca_file_});
+  client_ = *HttpClient::Create(Patient({.ca_file = ca_file_}));
   HttpRequest request = Request();
   request.url = "https://localhost:" + std::to_string(server_.port()) + "/file";
   auto got = client_->Fetch(request, {});
@@ -86,7 +87,7 @@ TEST_F(HttpClientTls, KeepsConnections) {
 }
 
 TEST_F(HttpClientTls, SendsABody) {
-  client_ = *HttpClient::Create({.ca_file = ca_file_});
+  client_ = *HttpClient::Create(Patient({.ca_file = ca_file_}));
   const std::string body(3 << 20, 'b');
   HttpRequest request = Request();
   request.method = "PUT";
@@ -97,7 +98,7 @@ TEST_F(HttpClientTls, SendsABody) {
 }
 
 TEST_F(HttpClientTls, ABodyThatIsCutIsNeverAnAnswer) {
-  client_ = *HttpClient::Create({.ca_file = ca_file_});
+  client_ = *HttpClient::Create(Patient({.ca_file = ca_file_}));
   for (const Fault& fault : {CutFault(1000, Cut::kClose), CutFault(1000, Cut::kReset)}) {
     server_.Inject(fault);
     auto got = client_->Fetch(Request(), {});

@@ -11,19 +11,36 @@ void Add(std::atomic<uint64_t>* counter, uint64_t n) {
   counter->fetch_add(n, std::memory_order_relaxed);
 }
 
+const Status& StatusOf(const Status& status) { return status; }
+template <typename T>
+const Status& StatusOf(const Result<T>& result) {
+  return result.status();
+}
+
 // One call, from its start to its answer.
 class Call {
  public:
-  Call(StoreCounters* counters, std::atomic<uint64_t>* kind) : counters_(counters) { Add(kind, 1); }
-  void End(bool ok) const {
+  Call(StoreCounters* counters, std::atomic<uint64_t>* kind) : counters_(counters), kind_(kind) {
+    Add(kind, 1);
+  }
+  // `bytes` went to or fro if it succeeded.
+  void End(const Status& status, uint64_t bytes = 0) const {
     auto spent = Context::Clock::now() - start_;
-    Add(&counters_->busy_ns,
-        static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count()));
-    if (!ok) Add(&counters_->failures, 1);
+    const auto ns =
+        static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count());
+    Add(&counters_->busy_ns, ns);
+    if (!status.ok()) Add(&counters_->failures, 1);
+    if (status.throttled()) Add(&counters_->throttled, 1);
+    const Stage stage = kind_ == &counters_->gets     ? Stage::kFetch
+                        : kind_ == &counters_->writes ? Stage::kCopy
+                                                      : Stage::kMeta;
+    counters_->stages.Busy(stage, ns, status.ok() ? bytes : 0);
+    TraceInterval(TraceKind::kRequest, static_cast<uint8_t>(stage), ns, status.ok() ? bytes : 0);
   }
 
  private:
   StoreCounters* counters_;
+  const std::atomic<uint64_t>* kind_;
   Context::Clock::time_point start_ = Context::Clock::now();
 };
 
@@ -35,20 +52,20 @@ class CountedUpload final : public Upload {
   Status PutPart(uint32_t number, Bytes data, const Context& ctx) override {
     Call call(counters_.get(), &counters_->writes);
     Status put = upload_->PutPart(number, data, ctx);
-    call.End(put.ok());
+    call.End(put, data.size());
     if (put.ok()) Add(&counters_->bytes_written, data.size());
     return put;
   }
   Result<std::string> Complete(uint32_t num_parts, const Context& ctx) override {
     Call call(counters_.get(), &counters_->writes);
     auto etag = upload_->Complete(num_parts, ctx);
-    call.End(etag.ok());
+    call.End(etag.status());
     return etag;
   }
   Status Abort(const Context& ctx) override {
     Call call(counters_.get(), &counters_->writes);
     Status aborted = upload_->Abort(ctx);
-    call.End(aborted.ok());
+    call.End(aborted);
     return aborted;
   }
 
@@ -76,7 +93,7 @@ class CountedStore final : public ObjectStore {
       Call call(counters_.get(), bytes > 0 ? &counters_->gets : &counters_->heads);
       dones[i] = [counters = counters_, call, bytes,
                   done = std::move(dones[i])](Result<ObjectInfo> result) {
-        call.End(result.ok());
+        call.End(result.status(), bytes);
         if (result.ok()) Add(&counters->bytes_read, bytes);
         done(std::move(result));
       };
@@ -86,7 +103,8 @@ class CountedStore final : public ObjectStore {
 
   Result<std::string> Put(const std::string& key, Bytes data, const PutOptions& options,
                           const Context& ctx) override {
-    auto etag = Count(&counters_->writes, [&] { return store_->Put(key, data, options, ctx); });
+    auto etag = Count(
+        &counters_->writes, [&] { return store_->Put(key, data, options, ctx); }, data.size());
     if (etag.ok()) Add(&counters_->bytes_written, data.size());
     return etag;
   }
@@ -111,10 +129,10 @@ class CountedStore final : public ObjectStore {
 
  private:
   template <typename Run>
-  auto Count(std::atomic<uint64_t>* kind, const Run& run) -> decltype(run()) {
+  auto Count(std::atomic<uint64_t>* kind, const Run& run, uint64_t bytes = 0) -> decltype(run()) {
     Call call(counters_.get(), kind);
     auto result = run();
-    call.End(result.ok());
+    call.End(StatusOf(result), bytes);
     return result;
   }
 

@@ -48,9 +48,13 @@ Status CheckVersion(const ObjectStore& store, const ObjectInfo& expected,
     if (got.status().code() != Code::kOutOfRange) return got.status();
     return ObjectReplaced(store.name(), expected.key);  // it is shorter than it was
   }
-  bool other = !got->etag.empty() && !expected.etag.empty() && got->etag != expected.etag;
+  const bool has_etags = !got->etag.empty() && !expected.etag.empty();
+  bool other = has_etags && got->etag != expected.etag;
   bool resized = got->size_bytes != 0 && got->size_bytes != expected.size_bytes;
-  return other || resized ? ObjectReplaced(store.name(), expected.key) : OkStatus();
+  // All that some web servers tell; where there are etags, several machines may tell several times.
+  bool newer = !has_etags && got->mtime_ns != 0 && expected.mtime_ns != 0 &&
+               got->mtime_ns != expected.mtime_ns;
+  return other || resized || newer ? ObjectReplaced(store.name(), expected.key) : OkStatus();
 }
 
 class ObjectFile final : public RandomAccessFile {
@@ -72,6 +76,12 @@ class ObjectFile final : public RandomAccessFile {
     out = out.first(std::min<uint64_t>(out.size(), size() - offset));
     HR_RETURN_IF_ERROR(ReadAt(offset, out, ctx));
     return out.size();
+  }
+  void Distrust(uint64_t offset, uint64_t bytes) const override {
+    store_->Distrust(object_, offset, bytes);
+  }
+  void WillRead(uint64_t offset, uint64_t length, const Context& ctx) const override {
+    store_->WillGet(object_, offset, length, ctx);
   }
   uint64_t size() const override { return object_.size_bytes; }
   FileInfo info() const override { return info_; }

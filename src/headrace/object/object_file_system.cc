@@ -22,7 +22,7 @@ class HeldBytes final : public MappedFile {
   const size_t bytes_;
 };
 
-class ObjectFileSystem final : public FileSystem {
+class ObjectFileSystem final : public FileSystem, public HasObjects {
  public:
   ObjectFileSystem(std::shared_ptr<ObjectStore> store, const ObjectFileSystemOptions& options)
       : store_(std::move(store)), options_(options) {
@@ -137,6 +137,12 @@ class ObjectFileSystem final : public FileSystem {
     return Refuse(path, "be locked");
   }
 
+  Result<StorePlace> FindObject(const std::string& path) override {
+    HR_ASSIGN_OR_RETURN(std::string key, KeyOf(path));
+    if (key.empty()) return NotAFile(path, "find");
+    return StorePlace{store_, std::move(key)};
+  }
+
  private:
   Result<std::string> KeyOf(const std::string& path) const;
   Result<ObjectInfo> Find(const std::string& path, std::string_view verb);
@@ -215,16 +221,18 @@ Result<std::vector<DirectoryEntry>> ObjectFileSystem::List(const std::string& pa
                       .max = 1000};
   std::vector<DirectoryEntry> entries;
   bool found = key.empty();
-  auto add = [&](std::string_view name, FileKind kind) {
+  auto add = [&](std::string_view name, FileKind kind, std::optional<FileInfo> info) {
     found = true;
     name.remove_prefix(request.prefix.size());
     if (name.ends_with('/')) name.remove_suffix(1);
-    if (!name.empty() && name != "." && name != "..") entries.push_back({std::string(name), kind});
+    if (!name.empty() && name != "." && name != "..")
+      entries.push_back({std::string(name), kind, info});
   };
   do {
     HR_ASSIGN_OR_RETURN(ListPage page, store_->List(request, options_.context));
-    for (const ObjectInfo& info : page.objects) add(info.key, FileKind::kRegular);
-    for (const std::string& prefix : page.prefixes) add(prefix, FileKind::kDirectory);
+    for (const ObjectInfo& info : page.objects)
+      add(info.key, FileKind::kRegular, FileInfoOf(options_.root, info));
+    for (const std::string& prefix : page.prefixes) add(prefix, FileKind::kDirectory, {});
     request.token = std::move(page.next);
   } while (!request.token.empty());
   if (!found)
@@ -244,6 +252,11 @@ Result<std::vector<DirectoryEntry>> ObjectFileSystem::List(const std::string& pa
 }
 
 }  // namespace
+
+Result<StorePlace> FindObject(FileSystem* fs, const std::string& path) {
+  if (auto* objects = dynamic_cast<HasObjects*>(fs)) return objects->FindObject(path);
+  return Error(Code::kUnimplemented, "{} is not in an object store", EscapeText(path));
+}
 
 std::shared_ptr<FileSystem> MakeObjectFileSystem(std::shared_ptr<ObjectStore> store,
                                                  const ObjectFileSystemOptions& options) {

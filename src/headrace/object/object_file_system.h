@@ -37,6 +37,23 @@ struct ObjectFileSystemOptions {
   uint64_t part_bytes = uint64_t{8} << 20;
 };
 
+// The store behind a path, and the key that the path is there.
+struct StorePlace {
+  std::shared_ptr<ObjectStore> store;
+  std::string key;
+};
+
+// What a FileSystem also is, some of whose files are objects.
+class HasObjects {
+ public:
+  virtual ~HasObjects() = default;
+  // kUnimplemented for a path that is no object's; else as a FileSystem that opens it. Asks nothing
+  // of the store.
+  virtual Result<StorePlace> FindObject(const std::string& path) = 0;
+};
+// The object that a file of any file system is. kUnimplemented when it is none.
+Result<StorePlace> FindObject(FileSystem* fs, const std::string& path);
+
 std::shared_ptr<FileSystem> MakeObjectFileSystem(std::shared_ptr<ObjectStore> store,
                                                  const ObjectFileSystemOptions& options = {});
 

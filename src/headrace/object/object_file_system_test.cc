@@ -151,6 +151,20 @@ TEST_F(ObjectFileSystemTest, Lists) {
   EXPECT_THAT(Names("mem://test/none"), ElementsAre("not found"));
 }
 
+TEST_F(ObjectFileSystemTest, AListingTellsOfObjectsWhatStatDoes) {
+  Put("a/1", "four");
+  Put("a/b/3", "x");
+  auto entries = fs_->List("mem://test/a");
+  ASSERT_TRUE(entries.ok());
+  ASSERT_EQ(entries->size(), 2u);
+  auto stat = fs_->Stat("mem://test/a/1");
+  ASSERT_TRUE((*entries)[0].info.has_value());
+  EXPECT_EQ((*entries)[0].info->size_bytes, 4u);
+  EXPECT_EQ((*entries)[0].info->inode, stat->inode);
+  EXPECT_EQ((*entries)[0].info->mtime_ns, stat->mtime_ns);
+  EXPECT_FALSE((*entries)[1].info.has_value());
+}
+
 TEST_F(ObjectFileSystemTest, AnEmptyBucketIsAnEmptyDirectory) {
   EXPECT_THAT(Names("mem://test"), IsEmpty());
 }

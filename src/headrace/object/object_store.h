@@ -38,6 +38,7 @@ struct Abilities {
   bool put_if_absent = false;   // PutOptions::if_absent, one winner among racing writers
   bool put_if_match = false;    // PutOptions::if_match
   bool get_if_match = false;    // GetRequest::if_match
+  bool put_mark = false;        // PutOptions::mark is kept, and Head tells it
   bool ordered_list = true;     // List goes by the keys' bytes; false: in an order of its own
   bool strict_keys = true;      // false: some keys ("." parts, empty parts, no UTF-8) are refused
   uint64_t min_part_bytes = 0;  // of an upload's parts but the last
@@ -47,8 +48,9 @@ struct Abilities {
 struct ObjectInfo {
   std::string key;
   uint64_t size_bytes = 0;
-  std::string etag;      // opaque, without quotes; another content has another one. May be empty
-  int64_t mtime_ns = 0;  // since 1970; 0 = not known
+  std::string etag;       // opaque, without quotes; another content has another one. May be empty
+  int64_t mtime_ns = 0;   // since 1970; 0 = not known
+  std::string mark = {};  // PutOptions::mark, from Head alone
 };
 
 struct GetRequest {
@@ -61,6 +63,9 @@ struct GetRequest {
 struct PutOptions {
   bool if_absent = false;  // only where no object has the key
   std::string if_match;    // only where the object has this etag; empty: no condition
+  // Kept beside the object, not in it, until it is written again: whose write it was, also among
+  // writes of the same bytes. At most 64 letters, digits and '-'. Passed over without put_mark.
+  std::string mark = {};
 };
 
 // A part of a listing, in the order of the keys' bytes (but see Abilities::ordered_list).
@@ -115,10 +120,17 @@ class ObjectStore {
   //   kFailedPrecondition  if_match: the object was replaced.
   // An `out` of no bytes is a Head.
   Result<ObjectInfo> Get(GetRequest request, const Context& ctx);
+  // Says that a range of this version of an object, or parts of it, will be read soon. A hint,
+  // which returns at once; most stores do nothing about it. Only `ctx.caching` counts.
+  virtual void WillGet(const ObjectInfo&, uint64_t /*offset*/, uint64_t /*length*/,
+                       const Context&) {}
   // Starts reads and returns; `done` is called once for each, on a thread of the store, in any
   // order, and must not block. requests.size() == dones.size().
   virtual void SubmitGets(std::vector<GetRequest> requests, std::vector<GetDone> dones,
                           const Context& ctx) = 0;
+
+  // What was read of this version does not match a checksum of the reader's: a cache forgets it.
+  virtual void Distrust(const ObjectInfo& /*object*/, uint64_t /*offset*/, uint64_t /*bytes*/) {}
 
   // Makes or replaces an object; durable and readable by all when this returns. Returns its etag.
   //   kAlreadyExists       if_absent, and the key is taken.

@@ -35,16 +35,21 @@ class Ref {
   // Replaces the content if the version is still `expected`, or if `expected` is empty and the ref
   // was never set. Durable and seen by all when it returns. Returns the new version. A ref that has
   // come back to a content counts as unchanged.
-  //   kFailedPrecondition  it is another version: nothing was changed. (Over a RetryingStore, whose
-  //                        first try may have been done before its answer was lost: or what was
-  //                        written has been replaced since.)
+  //   kFailedPrecondition  it is another version: nothing was changed. (Over a RetryingStore whose
+  //                        first try's answer was lost: or it was done, and what was written has
+  //                        been replaced since by a swap that had seen it.)
   //   kInvalidArgument     more than kMaxBytes.
+  // Of several swaps of one version at most one succeeds, also when they write the same bytes. (Of
+  // the same bytes over a RetryingStore only where the store has put_mark.)
   virtual Result<std::string> Swap(const std::string& expected, Bytes content,
                                    const Context& ctx) = 0;
 };
 
-// A file that is replaced by a rename, under a lock on PATH.lock beside it, which stays. Its folder
-// must be there. For folders that all writers share with working locks.
+// A file that is replaced by a rename, under a lock on PATH.lock beside it, which stays; PATH.seen
+// is there for moments. Its folder must be there. For folders that all writers share with working
+// locks. A swap goes by what the folder's server says and not by what this machine remembers, where
+// the file system has hard links; a Read may give for a while (the mount's setting) what was there
+// before.
 std::unique_ptr<Ref> MakeFileRef(FileSystem* fs, const std::string& path);
 
 // An object that is put with a condition. kUnimplemented when the store lacks put_if_absent,

@@ -8,6 +8,7 @@
 #include "headrace/base/keyed_random.h"
 #include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
+#include "headrace/env/process.h"
 #include "headrace/object/object_key.h"
 #include "headrace/object/pause.h"
 #include "headrace/object/per_process.h"
@@ -46,21 +47,30 @@ class RetryPolicy {
                            const Context& ctx) const {
     if (failure.code() != Code::kUnavailable) return failure;
     HR_RETURN_IF_ERROR(ctx.Check());
-    auto longest = static_cast<double>(options_.longest_pause.count());
-    double most = static_cast<double>(options_.first_pause.count());
-    for (uint32_t i = 1; i < tries && most < longest; ++i) most *= 2;
-    Nanoseconds pause(static_cast<int64_t>(options_.random() * std::min(most, longest)));
-    TimePoint next = Now() + pause;
+    Nanoseconds pause = DrawPause(tries);
+    const TimePoint now = Now();
+    const Nanoseconds left = options_.budget - (now - start);
+    const auto asked = failure.retry_after();
+    // What is drawn comes on top, so that those who failed together do not come back together.
+    if (asked) pause = std::min(*asked + pause, left);
+    const TimePoint next = now + pause;
     if (ctx.deadline != TimePoint::max() && next >= ctx.deadline)
       return Error(Code::kDeadlineExceeded, "the deadline passes before the next try; {}",
                    Tried(failure, tries, start));
-    if (next - start >= options_.budget)
+    if (asked ? left <= Nanoseconds(0) : pause >= left)
       return Status(Code::kUnavailable, Tried(failure, tries, start)).At(failure.location());
     if (options_.num_retries) options_.num_retries->fetch_add(1, std::memory_order_relaxed);
     return pause;
   }
 
  private:
+  // Of up to the first pause after the first try, and twice as long after each other one.
+  Nanoseconds DrawPause(uint32_t tries) const {
+    auto longest = static_cast<double>(options_.longest_pause.count());
+    double most = static_cast<double>(options_.first_pause.count());
+    for (uint32_t i = 1; i < tries && most < longest; ++i) most *= 2;
+    return Nanoseconds(static_cast<int64_t>(options_.random() * std::min(most, longest)));
+  }
   std::string Tried(const Status& failure, uint32_t tries, TimePoint start) const {
     return fmt::format("{} (tried {} times in {})", failure.message(), tries,
                        FormatDuration(Now() - start));
@@ -132,6 +142,16 @@ Result<std::string> SettleByContent(ObjectStore* store, const std::string& key, 
   if (code == Code::kFailedPrecondition || code == Code::kNotFound || code == Code::kOutOfRange)
     return refusal;
   return std::move(crc).status();
+}
+
+// Is the object the one that was written with this mark? Then its etag; else `refusal`.
+Result<std::string> SettleByMark(ObjectStore* store, const std::string& key,
+                                 const std::string& mark, Status refusal, const RetryPolicy& policy,
+                                 const Context& ctx) {
+  Result<ObjectInfo> info = Retry(policy, ctx, [&] { return store->Head(key, ctx); });
+  if (!info.ok() && info.status().code() != Code::kNotFound) return std::move(info).status();
+  if (!info.ok() || info->mark != mark) return refusal;
+  return std::move(info->etag);
 }
 
 class RetryingUpload final : public Upload {
@@ -219,12 +239,17 @@ class RetryingStore final : public ObjectStore {
 
   Result<std::string> Put(const std::string& key, Bytes data, const PutOptions& options,
                           const Context& ctx) override {
+    PutOptions marked = options;
+    const bool has_condition = options.if_absent || !options.if_match.empty();
+    const bool by_mark = has_condition && abilities().put_mark;
+    if (by_mark && marked.mark.empty()) marked.mark = RandomToken();
     uint32_t tries = 0;
-    auto etag = Retry(policy_, ctx, [&] { return store_->Put(key, data, options, ctx); }, &tries);
+    auto etag = Retry(policy_, ctx, [&] { return store_->Put(key, data, marked, ctx); }, &tries);
     Code code = etag.status().code();
     bool by_condition = (options.if_absent && code == Code::kAlreadyExists) ||
                         (!options.if_match.empty() && code == Code::kFailedPrecondition);
     if (!by_condition || tries == 1) return etag;
+    if (by_mark) return SettleByMark(store_.get(), key, marked.mark, etag.status(), policy_, ctx);
     return SettleByContent(store_.get(), key, data.size(), Crc32c(data), etag.status(), policy_,
                            ctx);
   }

@@ -4,13 +4,16 @@
 //
 // Between two tries it waits a random time of up to first_pause, twice that, and so on up to
 // longest_pause (exponential back-off with full jitter), until the budget of the call or the
-// context's deadline is used up. Then the last failure is told, with how often it was tried.
+// context's deadline is used up. Then the last failure is told, with how often it was tried. Where
+// the failure says how long to stay away (Status::retry_after) that time is added; should it go
+// beyond the budget, the last try is made when the budget ends.
 //
-// A write whose answer was lost may have been done. So a Put with a condition that fails by its
-// condition after such a try is read back: where the object has just these bytes, it succeeded.
-// (Two writers of the same bytes may then both think they were first: write what tells them apart.)
-// The end of an upload is settled in the same way, by size and CRC32C. A lost StartUpload leaves an
-// upload behind that ListUploads finds.
+// A write whose answer was lost may have been done. So each Put with a condition carries a mark
+// (Abilities::put_mark), and one that fails by its condition after such a try is looked up: where
+// the object has this mark, it succeeded, and where it has another one, the write was not done or
+// has been replaced since. Where the store keeps no marks the object's bytes are compared: two
+// writers of the same bytes may then both think they were first. The end of an upload is settled in
+// that way, by size and CRC32C. A lost StartUpload leaves an upload behind that ListUploads finds.
 #pragma once
 
 #include <atomic>

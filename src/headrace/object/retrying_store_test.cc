@@ -105,6 +105,44 @@ TEST_F(RetryingStoreTest, GivesUpBeforeTheDeadlinePasses) {
   EXPECT_THAT(pauses_, ElementsAre(50, 100, 200));
 }
 
+TEST_F(RetryingStoreTest, StaysAwayAsLongAsItIsAskedTo) {
+  Put("key", "x");
+  faulty_->FailNth(StoreOperation::kHead, 1, Status(busy_).RetryAfter(seconds(3)), 2);
+  EXPECT_TRUE(Store()->Head("key", Context()).ok());
+  EXPECT_THAT(pauses_, ElementsAre(3050, 3100));
+  pauses_.clear();
+  faulty_->FailNth(StoreOperation::kGet, 1, Status(busy_).RetryAfter(seconds(2)));
+  std::string out(1, '?');
+  EXPECT_TRUE(Store()
+                  ->Get({.key = "key",
+                         .offset = 0,
+                         .out = std::as_writable_bytes(std::span(out)),
+                         .if_match = {}},
+                        Context())
+                  .ok());
+  EXPECT_THAT(pauses_, ElementsAre(2050)) << "reads too";
+}
+
+TEST_F(RetryingStoreTest, AWaitBeyondTheBudgetIsCutToIt) {
+  Put("key", "x");
+  faulty_->FailNth(StoreOperation::kHead, 1, Status(busy_).RetryAfter(std::chrono::hours(1)), 1);
+  EXPECT_TRUE(Store()->Head("key", Context()).ok());
+  EXPECT_THAT(pauses_, ElementsAre(10'000));
+  pauses_.clear();
+  faulty_->FailNth(StoreOperation::kHead, 1, Status(busy_).RetryAfter(std::chrono::hours(1)), 9);
+  EXPECT_EQ(Store()->Head("key", Context()).status().code(), Code::kUnavailable);
+  EXPECT_THAT(pauses_, ElementsAre(10'000)) << "one last try";
+}
+
+TEST_F(RetryingStoreTest, AWaitBeyondTheDeadlineEndsTheCall) {
+  faulty_->FailNth(StoreOperation::kHead, 1, Status(busy_).RetryAfter(seconds(5)), 9);
+  Context ctx;
+  ctx.deadline = now_ + seconds(3600);
+  now_ = ctx.deadline - seconds(4);
+  EXPECT_EQ(Store()->Head("key", ctx).status().code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(pauses_, IsEmpty());
+}
+
 TEST_F(RetryingStoreTest, NothingElseIsTriedAgain) {
   for (Code code : {Code::kNotFound, Code::kPermissionDenied, Code::kDataLoss, Code::kIoError,
                     Code::kFailedPrecondition, Code::kCancelled, Code::kDeadlineExceeded}) {
@@ -237,6 +275,34 @@ TEST_F(RetryingStoreTest, AnotherWritersObjectIsNotTakenForOnesOwn) {
   }
 }
 
+// Where another writer was faster with the very same bytes.
+TEST_F(RetryingStoreTest, OfTwoWritersOfTheSameBytesOneSucceeds) {
+  PutOptions theirs{.if_absent = true, .if_match = {}, .mark = "theirs"}, mine = kAbsent;
+  for (const char* bytes : {"first", "second"}) {
+    faulty_->RunBeforeNth(StoreOperation::kPut, 1, [&] {
+      EXPECT_TRUE(memory_->Put("key", AsBytes(bytes), theirs, Context()).ok());
+    });
+    faulty_->FailNth(StoreOperation::kPut, 1, busy_);
+    Code refused = mine.if_absent ? Code::kAlreadyExists : Code::kFailedPrecondition;
+    EXPECT_EQ(Store()->Put("key", AsBytes(bytes), mine, Context()).status().code(), refused);
+    EXPECT_EQ(memory_->Head("key", Context())->mark, "theirs");
+    theirs.if_absent = mine.if_absent = false;
+    theirs.if_match = mine.if_match = memory_->Head("key", Context())->etag;
+  }
+}
+
+TEST_F(RetryingStoreTest, AStoreWithoutMarksIsAskedForTheBytes) {
+  MemoryStoreOptions options;
+  options.abilities.put_mark = false;
+  memory_ = MakeMemoryStore(options);
+  faulty_ = std::make_shared<FaultyStore>(memory_);
+  faulty_->LoseNth(StoreOperation::kPut, 1, busy_);
+  EXPECT_TRUE(Store()->Put("key", AsBytes("mine"), kAbsent, Context()).ok());
+  faulty_->FailNth(StoreOperation::kPut, 1, busy_);
+  EXPECT_EQ(Store()->Put("key", AsBytes("other"), kAbsent, Context()).status().code(),
+            Code::kAlreadyExists);
+}
+
 TEST_F(RetryingStoreTest, TheFirstAnswerOfAPutIsBelieved) {
   Put("key", "mine");
   EXPECT_EQ(Store()->Put("key", AsBytes("mine"), kAbsent, Context()).status().code(),
@@ -316,6 +382,30 @@ TEST_F(RetryingStoreTest, CountsAllTries) {
   EXPECT_EQ(counters->heads, 1u);
   EXPECT_EQ(counters->lists, 1u);
   EXPECT_GT(counters->busy_ns, 0u);
+  EXPECT_EQ(counters->throttled, 0u);
+}
+
+TEST_F(RetryingStoreTest, RefusalsForTooManyRequestsAreCountedApart) {
+  Put("key", "12345");
+  auto counters = std::make_shared<StoreCounters>();
+  auto store = MakeRetryingStore(MakeCountedStore(faulty_, counters), options_);
+  const Status slow_down = Status(busy_).Throttled();
+  faulty_->FailNth(StoreOperation::kHead, 1, slow_down, 2);
+  faulty_->FailNth(StoreOperation::kHead, 3, busy_, 1);
+  faulty_->FailNth(StoreOperation::kGet, 1, slow_down, 1);
+  faulty_->FailNth(StoreOperation::kList, 1, slow_down, 1);
+  ASSERT_TRUE(store->Head("key", Context()).ok());
+  std::string out(4, '?');
+  ASSERT_TRUE(store
+                  ->Get({.key = "key",
+                         .offset = 1,
+                         .out = std::as_writable_bytes(std::span(out)),
+                         .if_match = {}},
+                        Context())
+                  .ok());
+  ASSERT_TRUE(store->List({}, Context()).ok());
+  EXPECT_EQ(counters->failures, 5u);
+  EXPECT_EQ(counters->throttled, 4u);
 }
 
 }  // namespace

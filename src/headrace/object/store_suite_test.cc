@@ -103,11 +103,12 @@ constexpr Abilities kEverything = {.list = true,
                                    .upload = true,
                                    .put_if_absent = true,
                                    .put_if_match = true,
-                                   .get_if_match = true};
+                                   .get_if_match = true,
+                                   .put_mark = true};
 
 Abilities Folder() {
   Abilities abilities = kEverything;
-  abilities.strict_keys = false;
+  abilities.strict_keys = abilities.put_mark = false;
   return abilities;
 }
 

@@ -61,6 +61,10 @@ TEST(RetryTimer, RunsInTheOrderOfTimes) {
   CondVar all;
   RetryTimer timer;
   const auto now = Context::Clock::now();
+  // Nothing runs until all of them are known, however slow this thread is.
+  Mutex known;
+  known.Lock();
+  timer.RunAt(now - std::chrono::hours(1), [&](bool) { MutexLock lock(&known); });
   for (int i : {3, 1, 2}) {
     timer.RunAt(now + std::chrono::milliseconds(5 * i), [&, i](bool ended) {
       MutexLock lock(&mu);
@@ -69,6 +73,7 @@ TEST(RetryTimer, RunsInTheOrderOfTimes) {
       if (order.size() == 3) all.NotifyOne();
     });
   }
+  known.Unlock();
   MutexLock lock(&mu);
   while (order.size() < 3) all.Wait(&mu);
   EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));

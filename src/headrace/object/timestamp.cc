@@ -50,16 +50,27 @@ class Cursor {
   std::string_view text_;
 };
 
-std::optional<int64_t> Seconds(int year, int month, int day, int hour, int minute, int second) {
+// "00:21:43" in seconds; -1 when it is something else.
+int ReadClock(Cursor* at) {
+  int hour = at->Number(2);
+  bool marks = at->Skip(':');
+  int minute = at->Number(2);
+  marks = at->Skip(':') && marks;
+  int second = at->Number(2);
+  if (!marks || hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60)
+    return -1;
+  return hour * 3600 + minute * 60 + second;
+}
+
+// `clock`: seconds of the day.
+std::optional<int64_t> Seconds(int year, int month, int day, int clock) {
   using std::chrono::sys_days, std::chrono::year_month_day;
-  if (year < 1678 || year > 2261 || month < 0 || day < 0) return std::nullopt;
-  if (hour < 0 || hour > 23 || minute < 0 || minute > 59 || second < 0 || second > 60)
-    return std::nullopt;
+  if (year < 1678 || year > 2261 || month < 0 || day < 0 || clock < 0) return std::nullopt;
   year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
                       std::chrono::day(static_cast<unsigned>(day))};
   if (!date.ok()) return std::nullopt;
   int64_t days = sys_days(date).time_since_epoch().count();
-  return days * 86400 + hour * 3600 + minute * 60 + second;
+  return days * 86400 + clock;
 }
 
 }  // namespace
@@ -72,11 +83,7 @@ std::optional<int64_t> ParseIso8601(std::string_view text) {
   marks = at.Skip('-') && marks;
   int day = at.Number(2);
   marks = at.Skip('T') && marks;
-  int hour = at.Number(2);
-  marks = at.Skip(':') && marks;
-  int minute = at.Number(2);
-  marks = at.Skip(':') && marks;
-  int second = at.Number(2);
+  int clock = ReadClock(&at);
   int64_t fraction = at.Fraction();
   int64_t zone = 0;
   if (!at.Skip('Z')) {
@@ -87,7 +94,7 @@ std::optional<int64_t> ParseIso8601(std::string_view text) {
     if (sign == 0 || hours < 0 || minutes < 0) return std::nullopt;
     zone = sign * (hours * 3600 + minutes * 60);
   }
-  auto seconds = Seconds(year, month, day, hour, minute, second);
+  auto seconds = Seconds(year, month, day, clock);
   if (!marks || !at.done() || !seconds) return std::nullopt;
   return (*seconds - zone) * kSecond + fraction;
 }
@@ -107,13 +114,9 @@ std::optional<int64_t> ParseHttpDate(std::string_view text) {
   marks = at.Skip(' ') && marks;
   int year = at.Number(4);
   marks = at.Skip(' ') && marks;
-  int hour = at.Number(2);
-  marks = at.Skip(':') && marks;
-  int minute = at.Number(2);
-  marks = at.Skip(':') && marks;
-  int second = at.Number(2);
+  int clock = ReadClock(&at);
   marks = at.Skip(' ') && marks;
-  auto seconds = Seconds(year, month, day, hour, minute, second);
+  auto seconds = Seconds(year, month, day, clock);
   if (!marks || at.Take(3) != "GMT" || !at.done() || !seconds) return std::nullopt;
   return *seconds * kSecond;
 }

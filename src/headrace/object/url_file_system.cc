@@ -138,7 +138,7 @@ class Stores {
   std::map<std::string, Opened> opened_ HR_GUARDED_BY(mu_);
 };
 
-class AllPlaces final : public FileSystem {
+class AllPlaces final : public FileSystem, public HasObjects {
  public:
   explicit AllPlaces(const UrlSettings& settings)
       : stores_([settings] { return std::make_unique<Stores>(settings); }) {}
@@ -194,6 +194,12 @@ class AllPlaces final : public FileSystem {
     if (route.fs != other.fs) return Elsewhere(from, to);
     return route.fs->Rename(route.path, other.path);
   }
+  Status Link(const std::string& from, const std::string& to) override {
+    HR_ASSIGN_OR_RETURN(Route route, Find(from));
+    HR_ASSIGN_OR_RETURN(Route other, Find(to));
+    if (route.fs != other.fs) return Elsewhere(from, to);
+    return route.fs->Link(route.path, other.path);
+  }
   Status RenameIfAbsent(const std::string& from, const std::string& to) override {
     HR_ASSIGN_OR_RETURN(Route route, Find(from));
     HR_ASSIGN_OR_RETURN(Route other, Find(to));
@@ -227,6 +233,14 @@ class AllPlaces final : public FileSystem {
   Result<std::unique_ptr<FileLock>> Lock(const std::string& path) override {
     HR_ASSIGN_OR_RETURN(Route route, Find(path));
     return route.fs->Lock(route.path);
+  }
+  Result<uint64_t> FreeBytes(const std::string& path) override {
+    HR_ASSIGN_OR_RETURN(Route route, Find(path));
+    return route.fs->FreeBytes(route.path);
+  }
+  Result<StorePlace> FindObject(const std::string& path) override {
+    HR_ASSIGN_OR_RETURN(Route route, Find(path));
+    return object::FindObject(route.fs, route.path);
   }
 
  private:
@@ -266,15 +280,36 @@ class Registry {
     if (!places) places = std::make_unique<AllPlaces>(settings);
     return places.get();
   }
+  std::vector<AllPlaces*> All() {
+    MutexLock lock(&mu_);
+    std::vector<AllPlaces*> all;
+    for (const auto& [_, places] : places_) all.push_back(places.get());
+    return all;
+  }
 
  private:
   Mutex mu_;  // leaf
   std::map<std::string, std::unique_ptr<AllPlaces>> places_ HR_GUARDED_BY(mu_);
 };
 
-AllPlaces* FindPlaces(const UrlSettings& settings) {
+Registry& ThisRegistry() {
   static auto* registry = new PerProcess<Registry>([] { return std::make_unique<Registry>(); });
-  return registry->Get().Find(settings);
+  return registry->Get();
+}
+
+AllPlaces* FindPlaces(const UrlSettings& settings) { return ThisRegistry().Find(settings); }
+
+void Add(const StoreCounters& counters, StoreTotals* to) {
+  to->gets += counters.gets;
+  to->heads += counters.heads;
+  to->lists += counters.lists;
+  to->writes += counters.writes;
+  to->failures += counters.failures;
+  to->throttled += counters.throttled;
+  to->retries += counters.retries;
+  to->bytes_read += counters.bytes_read;
+  to->bytes_written += counters.bytes_written;
+  to->busy_ns += counters.busy_ns;
 }
 
 }  // namespace
@@ -282,16 +317,19 @@ AllPlaces* FindPlaces(const UrlSettings& settings) {
 FileSystem* UrlFileSystem(const UrlSettings& settings) { return FindPlaces(settings); }
 
 StoreTotals TotalsOfStores(const UrlSettings& settings) {
-  const StoreCounters& counters = FindPlaces(settings)->stores().counters();
-  return {.gets = counters.gets,
-          .heads = counters.heads,
-          .lists = counters.lists,
-          .writes = counters.writes,
-          .failures = counters.failures,
-          .retries = counters.retries,
-          .bytes_read = counters.bytes_read,
-          .bytes_written = counters.bytes_written,
-          .busy_ns = counters.busy_ns};
+  StoreTotals totals;
+  Add(FindPlaces(settings)->stores().counters(), &totals);
+  return totals;
+}
+
+StoreTotals TotalsOfAllStores(StageReport* stages) {
+  StoreTotals totals;
+  for (AllPlaces* places : ThisRegistry().All()) {
+    const StoreCounters& counters = places->stores().counters();
+    Add(counters, &totals);
+    counters.stages.AddTo(stages);
+  }
+  return totals;
 }
 
 Result<Place> LocateUrl(const std::string& text, const UrlSettings& settings) {

@@ -14,6 +14,7 @@
 
 #include "headrace/env/file.h"
 #include "headrace/object/counted_store.h"
+#include "headrace/object/object_file_system.h"
 #include "headrace/object/url_settings.h"
 
 namespace headrace::object {
@@ -24,11 +25,14 @@ FileSystem* UrlFileSystem(const UrlSettings& settings);
 
 // What was asked of the stores of these settings by this process so far.
 struct StoreTotals {
-  uint64_t gets = 0, heads = 0, lists = 0, writes = 0, failures = 0, retries = 0;
+  uint64_t gets = 0, heads = 0, lists = 0, writes = 0;
+  uint64_t failures = 0, throttled = 0, retries = 0;
   uint64_t bytes_read = 0, bytes_written = 0;
   uint64_t busy_ns = 0;
 };
 StoreTotals TotalsOfStores(const UrlSettings& settings);
+// The same of all stores of this process, with what each call took (StoreCounters::stages).
+StoreTotals TotalsOfAllStores(StageReport* stages);
 
 // Where something is: a path of a file system that lives for ever.
 struct Place {
@@ -43,10 +47,6 @@ struct Place {
 Result<Place> LocateUrl(const std::string& text, const UrlSettings& settings);
 
 // The store behind a URL, and the key that its path is. kUnimplemented for a scheme without one.
-struct StorePlace {
-  std::shared_ptr<ObjectStore> store;
-  std::string key;
-};
 Result<StorePlace> OpenStore(const std::string& url, const UrlSettings& settings);
 
 }  // namespace headrace::object

@@ -23,6 +23,7 @@ TEST(UrlFileSystem, FindsFilesByPathAndByUrl) {
   EXPECT_EQ(fs->List("file://" + dir.path())->size(), 1u);
   ASSERT_TRUE(fs->Rename("file://" + (dir / "f"), dir / "g").ok());
   EXPECT_TRUE(fs->Exists(dir / "g"));
+  EXPECT_TRUE(fs->FreeBytes("file://" + dir.path()).ok());
 }
 
 TEST(UrlFileSystem, RefusesOtherSchemes) {

@@ -16,22 +16,13 @@ constexpr std::string_view kNames =
     "endpoint, region, profile, access_key_id, secret_access_key, session_token, anonymous, "
     "path_style, dialect, ca_file, connections, retry_budget";
 
-Result<bool> ReadSwitch(std::string_view name, std::string_view value) {
-  for (std::string_view yes : {"true", "True", "1", "yes", "on"})
-    if (value == yes) return true;
-  for (std::string_view no : {"false", "False", "0", "no", "off"})
-    if (value == no) return false;
-  return Error(Code::kInvalidArgument, "{}: expected true or false, found '{}'", name,
-               EscapeText(value));
-}
-
 Status SetSwitch(std::string_view name, const std::string& value, bool* to) {
-  HR_ASSIGN_OR_RETURN(*to, ReadSwitch(name, value));
+  HR_ASSIGN_OR_RETURN(*to, ParseSwitch(name, value));
   return OkStatus();
 }
 
 Status SetSwitch(std::string_view name, const std::string& value, std::optional<bool>* to) {
-  HR_ASSIGN_OR_RETURN(*to, ReadSwitch(name, value));
+  HR_ASSIGN_OR_RETURN(*to, ParseSwitch(name, value));
   return OkStatus();
 }
 

@@ -15,6 +15,8 @@ import struct
 
 HERE = pathlib.Path(__file__).parent
 SEEDS = HERE.parents[2] / "fuzz" / "corpus" / "codec_seek"
+# Of these there are truncated seeds, too.
+CUT = {"gray", "progressive", "restart", "sampling_420", "sampling_422", "sampling_444", "ycck"}
 PROGRESSIVE, CODING, COLOR_SPACE, SAMPLING, NON_INTERLEAVED = 4, 5, 6, 7, 8
 
 
@@ -218,6 +220,10 @@ def main() -> None:
             # No changes to the record, then one.
             (SEEDS / path.name).write_bytes(b"\x00" + file)
             (SEEDS / f"changed_{path.name}").write_bytes(b"\x01\x20\x00\x01" + file)
+        if path.stem in CUT:
+            for part, name in ((3, "third"), (2, "half")):
+                seed = b"\x00" + file[: len(file) // part]
+                (SEEDS / f"cut_to_a_{name}_{path.name}").write_bytes(seed)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,21 @@ uint64_t DistanceOfUse(const ExpectedUse& use, std::span<const PlanProgress> pla
   return static_cast<uint64_t>(std::min(distance, kLongest));
 }
 
+bool MayDisplace(Displace displace, const ExpectedUse& fresh, const std::optional<ExpectedUse>& old,
+                 std::span<const PlanProgress> plans, Tick now) {
+  uint64_t distance = old ? DistanceOfUse(*old, plans, now) : kFarthest;
+  switch (displace) {
+    case Displace::kFarther:
+      return fresh.plan == kNoPlan || distance > DistanceOfUse(fresh, plans, now);
+    case Displace::kUnclaimed:
+      return distance == kFarthest || old->plan == kNoPlan ||
+             now > plans[old->plan].advanced + kPlanGraceMs;
+    case Displace::kNothing:
+      return false;
+  }
+  return false;
+}
+
 std::vector<size_t> ChooseVictims(std::span<const EvictionCandidate> candidates,
                                   uint64_t bytes_wanted) {
   // A heap: mostly a few are wanted of many.

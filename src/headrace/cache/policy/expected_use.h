@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,17 @@ inline constexpr Tick kPlanGraceMs = 600'000;
 // How far from `now` the use is expected, in nanoseconds. plans[0] is not used; a plan that is not
 // there, or has passed the position, has no use for the block: kFarthest.
 uint64_t DistanceOfUse(const ExpectedUse& use, std::span<const PlanProgress> plans, Tick now);
+
+// What may be given up for a new block.
+enum class Displace : uint8_t {
+  kFarther,    // what is needed later than the new one; where no plan needs that one, anything
+  kUnclaimed,  // what no live plan has a use for
+  kNothing,
+};
+// True when a block that is used like `old` may go for one that is used like `fresh`. `old` is
+// empty when nothing is known of it.
+bool MayDisplace(Displace displace, const ExpectedUse& fresh, const std::optional<ExpectedUse>& old,
+                 std::span<const PlanProgress> plans, Tick now);
 
 struct EvictionCandidate {
   uint64_t distance = 0;  // DistanceOfUse; kFarthest when nothing is known

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "headrace/base/keyed_random.h"
@@ -44,6 +45,39 @@ TEST(DistanceOfUse, APlanThatStandsStillAgesAfterAWhile) {
                                      {.position = 50, .advanced = 0, .ns_per_position = 1'000'000}};
   EXPECT_EQ(DistanceOfUse({1, 60}, plans, kPlanGraceMs), 10 * kMs);
   EXPECT_EQ(DistanceOfUse({1, 60}, plans, kPlanGraceMs * 2), (10 + kPlanGraceMs * 2) * kMs);
+}
+
+TEST(MayDisplace, APlannedBlockTakesThePlaceOfWhatIsNeededLater) {
+  std::vector<PlanProgress> plans = {
+      {}, {.position = 50, .advanced = 1000, .ns_per_position = 1'000'000}};
+  auto may = [&](ExpectedUse fresh, std::optional<ExpectedUse> old) {
+    return MayDisplace(Displace::kFarther, fresh, old, plans, 1000);
+  };
+  EXPECT_TRUE(may({1, 60}, ExpectedUse{1, 61}));
+  EXPECT_FALSE(may({1, 60}, ExpectedUse{1, 60}));
+  EXPECT_FALSE(may({1, 60}, ExpectedUse{1, 55}));
+  EXPECT_TRUE(may({1, 60}, ExpectedUse{1, 40}));  // the plan is past it
+  EXPECT_TRUE(may({1, 60}, ExpectedUse{kNoPlan, 980}));
+  EXPECT_FALSE(may({1, 60}, ExpectedUse{kNoPlan, 995}));
+  EXPECT_TRUE(may({1, 60}, std::nullopt));
+  EXPECT_TRUE(may({kNoPlan, 1000}, ExpectedUse{kNoPlan, 1000}));  // without a plan: whatever goes
+}
+
+TEST(MayDisplace, WhatALivePlanNeedsIsClaimed) {
+  constexpr Tick kNow = 2 * kPlanGraceMs;
+  std::vector<PlanProgress> plans = {
+      {},
+      {.position = 50, .advanced = kNow, .ns_per_position = 1'000'000},
+      {.position = 50, .advanced = 10, .ns_per_position = 1'000'000}};
+  auto may = [&](std::optional<ExpectedUse> old) {
+    return MayDisplace(Displace::kUnclaimed, {1, 60}, old, plans, kNow);
+  };
+  EXPECT_FALSE(may(ExpectedUse{1, 1000}));
+  EXPECT_TRUE(may(ExpectedUse{1, 49}));
+  EXPECT_TRUE(may(ExpectedUse{2, 1000}));  // that plan has not moved for long
+  EXPECT_TRUE(may(ExpectedUse{kNoPlan, kNow}));
+  EXPECT_TRUE(may(std::nullopt));
+  EXPECT_FALSE(MayDisplace(Displace::kNothing, {1, 60}, std::nullopt, plans, kNow));
 }
 
 TEST(ChooseVictims, TakesTheFarthestAndNoMoreThanWanted) {
@@ -132,6 +166,20 @@ TEST(RequestLimit, ClimbsByOneARoundAndHalvesOnce) {
   EXPECT_FALSE(limit.Overload(1050));  // of the same burst
   EXPECT_EQ(limit.limit(), 3u);
   for (uint64_t t = 2000; t < 4000; t += 200) limit.Overload(t);
+  EXPECT_EQ(limit.limit(), 1u);
+}
+
+TEST(RequestLimit, MostMayChange) {
+  RequestLimit limit({.start = 8, .most = 8});
+  limit.SetMost(3);
+  EXPECT_EQ(limit.limit(), 3u);
+  for (int i = 0; i < 50; ++i) limit.Succeed(true);
+  EXPECT_EQ(limit.limit(), 3u);
+  limit.SetMost(5);
+  EXPECT_EQ(limit.limit(), 3u);  // what more bears is tried first
+  for (int i = 0; i < 50; ++i) limit.Succeed(true);
+  EXPECT_EQ(limit.limit(), 5u);
+  limit.SetMost(0);
   EXPECT_EQ(limit.limit(), 1u);
 }
 

@@ -21,6 +21,11 @@ class RequestLimit {
 
   // At least 1.
   uint32_t limit() const { return static_cast<uint32_t>(limit_); }
+  // Allows so many at most from now on. More are tried one by one, as answers come well.
+  void SetMost(uint32_t most) {
+    options_.most = most;
+    limit_ = std::min(limit_, Most());
+  }
 
   // A request was answered well. `all_in_use` = as many were under way as the limit allows: only
   // then more may help. A full round of answers adds one.

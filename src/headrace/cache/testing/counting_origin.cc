@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "headrace/base/crc32c.h"
 #include "headrace/base/keyed_random.h"
@@ -31,8 +32,9 @@ void Fill(uint64_t seed, uint64_t offset, MutableBytes out) {
 
 }  // namespace
 
-CountingOrigin::CountingOrigin(uint64_t unit_bytes)
-    : unit_bytes_(unit_bytes),
+CountingOrigin::CountingOrigin(uint64_t unit_bytes, std::string name)
+    : name_(std::move(name)),
+      unit_bytes_(unit_bytes),
       shared_(new(::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared) {
   abilities_.get_if_match = true;

@@ -18,7 +18,7 @@ class CountingOrigin final : public object::ObjectStore {
  public:
   static constexpr size_t kMaxUnits = 65536;
   // Fetches are counted for each unit of so many bytes of the first object that is added.
-  explicit CountingOrigin(uint64_t unit_bytes = 64 << 10);
+  explicit CountingOrigin(uint64_t unit_bytes = 64 << 10, std::string name = "test://origin");
   ~CountingOrigin() override;
 
   // An object whose bytes follow from key, version and offset.
@@ -72,7 +72,7 @@ class CountingOrigin final : public object::ObjectStore {
   Result<object::ObjectInfo> Find(const std::string& key) HR_REQUIRES(mu_);
   Result<object::ObjectInfo> Answer(const object::GetRequest& request, const Context& ctx);
 
-  const std::string name_ = "test://origin";
+  const std::string name_;
   object::Abilities abilities_;
   const uint64_t unit_bytes_;
   Shared* const shared_;  // in memory that children share

@@ -10,13 +10,18 @@
 
 namespace headrace {
 
+namespace {
+// A little less than what ctest gives a whole program: only a hang takes so long.
+constexpr unsigned kSeconds = 800;
+}  // namespace
+
 ChildProcess::ChildProcess(const std::function<int()>& run) : pid_(::fork()) {
   if (pid_ < 0) {
     std::perror("cannot fork");
     std::abort();
   }
   if (pid_ > 0) return;
-  ::alarm(60);
+  ::alarm(kSeconds);
   ::_exit(run());
 }
 
@@ -29,13 +34,25 @@ void ChildProcess::Kill() {
   if (running_) ::kill(pid_, SIGKILL);
 }
 
-int ChildProcess::Wait() {
-  if (!running_) return 0;
+void ChildProcess::Reap(int options) {
+  if (!running_) return;
   int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  pid_t ended;
+  while ((ended = ::waitpid(pid_, &status, options)) < 0 && errno == EINTR) {
   }
+  if (ended == 0) return;
   running_ = false;
-  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+  exit_ = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool ChildProcess::IsRunning() {
+  Reap(WNOHANG);
+  return running_;
+}
+
+int ChildProcess::Wait() {
+  Reap(0);
+  return exit_;
 }
 
 int ExitOfChild(const std::function<int()>& run) { return ChildProcess(run).Wait(); }

@@ -12,7 +12,7 @@ namespace headrace {
 class ChildProcess {
  public:
   // Forks; the child runs `run` and ends with its value as exit code, without running destructors
-  // of the test. It is killed after a minute (SIGALRM), so that a hang is a failure.
+  // of the test. It is killed after some minutes (SIGALRM): a hang is a failure.
   explicit ChildProcess(const std::function<int()>& run);
   // Kills the child when it still runs.
   ~ChildProcess();
@@ -20,12 +20,18 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   void Kill();
-  // Waits for the end. Returns the exit code, or minus the number of the signal that ended it.
+  // False once it has ended, of itself or killed.
+  bool IsRunning();
+  // Waits for the end. Returns the exit code, or minus the number of the signal that ended it; the
+  // same each time.
   int Wait();
 
  private:
+  void Reap(int options);
+
   pid_t pid_;
   bool running_ = true;
+  int exit_ = 0;
 };
 
 // Runs `run` in a child and returns how it ended, as ChildProcess::Wait() does.

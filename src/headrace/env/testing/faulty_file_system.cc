@@ -33,13 +33,16 @@ std::string_view FileOperationName(FileOperation operation) {
 
 class FaultyFileSystem::Faults {
  public:
-  // Counts the call and returns the failure that is set for it.
-  Status Pass(FileOperation operation) {
+  // Counts the call and returns the failure that is set for it; one of a call that is to be done
+  // goes to `lost`.
+  Status Pass(FileOperation operation, Status* lost = nullptr) {
     MutexLock lock(&mu_);
     uint64_t call = ++counts_[static_cast<size_t>(operation)];
-    for (const Failure& failure : failures_)
-      if (failure.operation == operation && call >= failure.first && call <= failure.last)
-        return failure.status;
+    for (const Failure& failure : failures_) {
+      if (failure.operation != operation || call < failure.first || call > failure.last) continue;
+      if (!failure.done) return failure.status;
+      if (lost) *lost = failure.status;
+    }
     return OkStatus();
   }
 
@@ -78,11 +81,12 @@ class FaultyFileSystem::Faults {
         bytes[at - offset] ^= std::byte{1};
   }
 
-  void AddFailure(FileOperation operation, uint64_t nth, Status status, uint64_t times) {
+  void AddFailure(FileOperation operation, uint64_t nth, Status status, uint64_t times,
+                  bool done = false) {
     MutexLock lock(&mu_);
     uint64_t first = counts_[static_cast<size_t>(operation)] + std::max<uint64_t>(nth, 1);
     uint64_t last = times > kNoLimit - first ? kNoLimit : first + std::max<uint64_t>(times, 1) - 1;
-    failures_.push_back({operation, first, last, std::move(status)});
+    failures_.push_back({operation, first, last, std::move(status), done});
   }
   void SetSpace(uint64_t bytes) {
     MutexLock lock(&mu_);
@@ -114,6 +118,7 @@ class FaultyFileSystem::Faults {
     FileOperation operation;
     uint64_t first, last;  // calls, counted from 1
     Status status;
+    bool done;  // the call is done all the same
   };
 
   Mutex mu_;  // order: none is taken under it
@@ -207,6 +212,32 @@ class FaultyFileSystem::Writer final : public WritableFile {
   Status failure_;  // of an earlier call; a file that failed stays failed
 };
 
+class FaultyFileSystem::Shared final : public SharedFile {
+ public:
+  Shared(std::shared_ptr<Faults> faults, std::unique_ptr<SharedFile> base, std::string path)
+      : faults_(std::move(faults)), base_(std::move(base)), path_(std::move(path)) {}
+
+  Result<size_t> ReadSome(uint64_t offset, MutableBytes out) const override {
+    HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRead));
+    uint64_t end = faults_->End(path_);
+    uint64_t wanted = offset >= end ? 0 : std::min<uint64_t>(out.size(), end - offset);
+    HR_ASSIGN_OR_RETURN(size_t done, base_->ReadSome(offset, out.first(wanted)));
+    faults_->Damage(path_, offset, out.first(done));
+    return done;
+  }
+  Status WriteAt(uint64_t offset, Bytes data) override {
+    HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kAppend));
+    uint64_t fits = faults_->TakeSpace(data.size());
+    HR_RETURN_IF_ERROR(base_->WriteAt(offset, data.first(fits)));
+    return fits == data.size() ? OkStatus() : DiskFull(path_);
+  }
+
+ private:
+  const std::shared_ptr<Faults> faults_;
+  const std::unique_ptr<SharedFile> base_;
+  const std::string path_;
+};
+
 FaultyFileSystem::FaultyFileSystem(FileSystem* base)
     : base_(base), faults_(std::make_shared<Faults>()) {}
 FaultyFileSystem::~FaultyFileSystem() = default;
@@ -215,6 +246,10 @@ void FaultyFileSystem::FailNth(FileOperation operation, uint64_t nth, Status sta
                                uint64_t times) {
   faults_->AddFailure(operation, nth, std::move(status), times);
 }
+void FaultyFileSystem::LoseNth(FileOperation operation, uint64_t nth, Status status) {
+  faults_->AddFailure(operation, nth, std::move(status), 1, true);
+}
+
 void FaultyFileSystem::LimitBytes(uint64_t bytes) { faults_->SetSpace(bytes); }
 void FaultyFileSystem::EndFilesAt(std::string suffix, uint64_t size_bytes) {
   faults_->AddEnd(std::move(suffix), size_bytes);
@@ -279,6 +314,12 @@ Result<std::unique_ptr<WritableFile>> FaultyFileSystem::OpenForAppend(const std:
   return std::make_unique<Writer>(faults_, std::move(file), path);
 }
 
+Result<std::unique_ptr<SharedFile>> FaultyFileSystem::OpenShared(const std::string& path) {
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kOpenForAppend));
+  HR_ASSIGN_OR_RETURN(std::unique_ptr<SharedFile> file, base_->OpenShared(path));
+  return std::make_unique<Shared>(faults_, std::move(file), path);
+}
+
 Status FaultyFileSystem::WriteAtomically(const std::string& path, Bytes content) {
   HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kWriteAtomically));
   if (!faults_->TakeAllOrNothing(content.size())) return DiskFull(path);
@@ -293,18 +334,24 @@ Result<std::unique_ptr<WritableFile>> FaultyFileSystem::CreateTemporary(
 }
 
 Status FaultyFileSystem::RenameIfAbsent(const std::string& from, const std::string& to) {
-  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRename));
-  return base_->RenameIfAbsent(from, to);
+  Status lost;
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRename, &lost));
+  HR_RETURN_IF_ERROR(base_->RenameIfAbsent(from, to));
+  return lost;
 }
 
 Status FaultyFileSystem::Rename(const std::string& from, const std::string& to) {
-  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRename));
-  return base_->Rename(from, to);
+  Status lost;
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRename, &lost));
+  HR_RETURN_IF_ERROR(base_->Rename(from, to));
+  return lost;
 }
 
 Status FaultyFileSystem::Remove(const std::string& path) {
-  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRemove));
-  return base_->Remove(path);
+  Status lost;
+  HR_RETURN_IF_ERROR(faults_->Pass(FileOperation::kRemove, &lost));
+  HR_RETURN_IF_ERROR(base_->Remove(path));
+  return lost;
 }
 
 Status FaultyFileSystem::RemoveTree(const std::string& path) {

@@ -43,7 +43,7 @@ inline constexpr size_t kNumFileOperations = 21;
 // "open for read" for kOpenForRead, and so on.
 std::string_view FileOperationName(FileOperation operation);
 
-class FaultyFileSystem final : public FileSystem {
+class FaultyFileSystem : public FileSystem {
  public:
   // `base` is not owned and must outlive this and all objects opened here.
   explicit FaultyFileSystem(FileSystem* base);
@@ -51,9 +51,12 @@ class FaultyFileSystem final : public FileSystem {
 
   // Lets the `nth` call of `operation` from now on (1 = the next) return `status` without being
   // done, and the `times` - 1 calls after it too. kRead stands for ReadAt and ReadSome, kAppend for
-  // Append, kCreate for CreateDirect and CreateTemporary, kRename for RenameIfAbsent too.
-  // WriteAtomically is one operation of its own.
+  // Append and WriteAt, kOpenForAppend for OpenShared too, kCreate for CreateDirect and
+  // CreateTemporary, kRename for RenameIfAbsent too. WriteAtomically is one operation of its own.
   void FailNth(FileOperation operation, uint64_t nth, Status status, uint64_t times = 1);
+  // Lets the `nth` rename or removal be done and return `status`, as when a server's answer was
+  // lost and the system asked again. For kRename and kRemove.
+  void LoseNth(FileOperation operation, uint64_t nth, Status status);
   // Lets the disk be full after `bytes` more: an Append writes what still fits and fails with
   // kResourceExhausted, a WriteAtomically fails whole. FreeBytes tells what is left.
   void LimitBytes(uint64_t bytes);
@@ -77,11 +80,15 @@ class FaultyFileSystem final : public FileSystem {
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> CreateDirect(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
+  Result<std::unique_ptr<SharedFile>> OpenShared(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
   Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& directory,
                                                         std::string* path) override;
   Status Rename(const std::string& from, const std::string& to) override;
   Status RenameIfAbsent(const std::string& from, const std::string& to) override;
+  Status Link(const std::string& from, const std::string& to) override {
+    return base_->Link(from, to);
+  }
   Status Remove(const std::string& path) override;
   Status RemoveTree(const std::string& path) override;
   Status MakeDirectories(const std::string& path) override;
@@ -96,6 +103,7 @@ class FaultyFileSystem final : public FileSystem {
   class Reader;
   class Mapped;
   class Writer;
+  class Shared;
 
   FileSystem* const base_;
   const std::shared_ptr<Faults> faults_;  // shared with the files opened here

@@ -119,6 +119,27 @@ void CreateDirectIsCreate(const Bench& b) {
   EXPECT_CODE(b->CreateDirect(b / std::string("a\0b", 3)).status(), kInvalidArgument);
 }
 
+void WritesPartsDirectly(const Bench& b) {
+  std::string all(300'000, '\0');
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i * 31 >> 8);
+  auto* aligned = static_cast<std::byte*>(std::aligned_alloc(kDirectAlignment, 200 * 4096));
+  std::memcpy(aligned, all.data(), all.size());
+  Bytes whole(aligned, all.size());
+  auto expect = [&](std::initializer_list<Bytes> parts) {
+    std::string expected;
+    for (Bytes part : parts) expected += AsText(part);
+    Status status = b->WriteDirect(b / "f", std::vector<Bytes>(parts));
+    EXPECT_TRUE(status.ok() && *b->ReadWhole(b / "f", 2'000'000) == expected) << expected.size();
+  };
+  expect({});
+  expect({whole.first(4096), whole});
+  expect({AsBytes(all).subspan(1, 8192), whole.subspan(4096, 100'000)});  // the first is copied
+  expect({whole.first(70'001), whole.subspan(4096), whole.first(1), whole.first(8192)});
+  expect({Bytes(), AsBytes(all).subspan(3), Bytes()});
+  std::free(aligned);
+  EXPECT_CODE(b->WriteDirect(b / "none/f", {}), kNotFound);
+}
+
 void CreateFails(const Bench& b) {
   b.Write("f", "");
   EXPECT_CODE(b->Create(b / "none/f").status(), kNotFound);
@@ -144,6 +165,34 @@ void AppendsToTheEnd(const Bench& b) {
   EXPECT_EQ(b.Read("log"), "1\ntwo\n3\n");
   EXPECT_CODE(b->OpenForAppend(b / "none/log").status(), kNotFound);
   EXPECT_CODE(b->OpenForAppend(b.root()).status(), kInvalidArgument);
+}
+
+void SharedFilesAreWrittenByPosition(const Bench& b) {
+  auto one = b->OpenShared(b / "f");
+  ASSERT_TRUE(one.ok()) << one.status().ToString();
+  auto two = b->OpenShared(b / "f");
+  ASSERT_TRUE(two.ok());
+  EXPECT_TRUE((*one)->WriteAt(4, AsBytes("four")).ok());
+  EXPECT_TRUE((*two)->WriteAt(0, AsBytes("0")).ok());
+  EXPECT_TRUE((*two)->WriteAt(6, AsBytes("UR!")).ok());
+  EXPECT_TRUE((*one)->WriteAt(1, {}).ok());
+  EXPECT_EQ(b.Read("f"), std::string("0\0\0\0foUR!", 9));
+  std::string out(20, '\0');
+  auto done = (*one)->ReadSome(4, Writable(&out));
+  ASSERT_TRUE(done.ok());
+  EXPECT_EQ(out.substr(0, *done), "foUR!");
+  EXPECT_EQ((*two)->ReadSome(9, Writable(&out)).value(), 0u);
+  EXPECT_EQ((*two)->ReadSome(UINT64_MAX, Writable(&out)).value(), 0u);
+  // What is open stays there without its name, and is not what gets the name next.
+  EXPECT_TRUE(b->Remove(b / "f").ok());
+  auto next = b->OpenShared(b / "f");
+  ASSERT_TRUE(next.ok());
+  EXPECT_TRUE((*one)->WriteAt(0, AsBytes("1")).ok());
+  EXPECT_EQ((*two)->ReadSome(0, Writable(&out).first(1)).value(), 1u);
+  EXPECT_EQ(out[0], '1');
+  EXPECT_EQ(b.Read("f"), "");
+  EXPECT_CODE(b->OpenShared(b / "none/f").status(), kNotFound);
+  EXPECT_CODE(b->OpenShared(b.root()).status(), kInvalidArgument);
 }
 
 void NamesAreBytes(const Bench& b) {
@@ -493,8 +542,10 @@ constexpr NamedTest kTests[] = {
     HR_TEST_ROW_(WritesDirectly),
     HR_TEST_ROW_(WritesWholeBlocksDirectly),
     HR_TEST_ROW_(CreateDirectIsCreate),
+    HR_TEST_ROW_(WritesPartsDirectly),
     HR_TEST_ROW_(CreateFails),
     HR_TEST_ROW_(AppendsToTheEnd),
+    HR_TEST_ROW_(SharedFilesAreWrittenByPosition),
     HR_TEST_ROW_(NamesAreBytes),
     HR_TEST_ROW_(ReadsByPosition),
     HR_TEST_ROW_(ReadingPastTheEndIsDataLoss),

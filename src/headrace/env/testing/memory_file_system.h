@@ -8,9 +8,9 @@
 // only the source was synced.
 //
 // A write boundary is a place where a power cut can part two changes: each Create (which makes or
-// truncates), Append, Sync, Rename, Remove, SyncDirectory, each directory made, and the making of a
-// lock or shared-words file. They are numbered from 1 on. WriteAtomically and RemoveTree pass
-// several. A test of a storage path runs it once for each boundary:
+// truncates), Append, WriteAt, Sync, Rename, Remove, SyncDirectory, each directory made, and the
+// making of a lock or shared-words file. They are numbered from 1 on. WriteAtomically and
+// RemoveTree pass several. A test of a storage path runs it once for each boundary:
 //
 //   for (uint64_t k = 1;; ++k) {
 //     MemoryFileSystem files;
@@ -70,6 +70,7 @@ class MemoryFileSystem final : public FileSystem {
   Result<size_t> ReadInto(const std::string& path, MutableBytes out) override;
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override;
   Result<std::unique_ptr<WritableFile>> OpenForAppend(const std::string& path) override;
+  Result<std::unique_ptr<SharedFile>> OpenShared(const std::string& path) override;
   Status WriteAtomically(const std::string& path, Bytes content) override;
   Result<std::unique_ptr<WritableFile>> CreateTemporary(const std::string& directory,
                                                         std::string* path) override;
@@ -91,6 +92,7 @@ class MemoryFileSystem final : public FileSystem {
   class Mapped;
   class Words;
   class Writer;
+  class Shared;
   class Held;
 
   const std::shared_ptr<Machine> machine_;  // shared with the objects opened here

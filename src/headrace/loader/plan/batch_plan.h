@@ -42,6 +42,9 @@ class BatchPlan {
                                   uint32_t rank, Tail tail);
 
   uint64_t global_batch() const { return global_batch_; }
+  uint32_t world_size() const { return world_size_; }
+  uint32_t rank() const { return rank_; }
+  Tail tail() const { return tail_; }
   // Number of batches of this rank in an epoch: what len() gives. The same on every rank under
   // kDrop and kPad; under kUneven one less than num_global_batches() on a rank without a row in the
   // last.

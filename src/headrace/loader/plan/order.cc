@@ -151,6 +151,14 @@ struct Order::Deal {
             stretch->index + offset / stretch->lanes};
   }
 
+  // The other way round: where a lane's sample with this number stands in the stream.
+  uint64_t PositionOf(Turn turn) const {
+    const Stretch& stretch = *std::prev(
+        std::upper_bound(stretches.begin(), stretches.end(), turn.index,
+                         [](uint64_t value, const Stretch& entry) { return value < entry.index; }));
+    return stretch.position + (turn.index - stretch.index) * stretch.lanes + turn.lane;
+  }
+
   void DealShards();
   void DealNaturally();
   void FindStretches();
@@ -227,10 +235,12 @@ Order::Order(std::shared_ptr<const Deal> deal) : deal_(std::move(deal)) {}
 const OrderOptions& Order::options() const { return deal_->options; }
 uint64_t Order::num_samples() const { return deal_->first_sample.back(); }
 size_t Order::num_shards() const { return deal_->first_sample.size() - 1; }
+uint64_t Order::ShardSamples(uint32_t shard) const { return deal_->ShardSamples(shard); }
 std::span<const uint32_t> Order::LaneShards(uint32_t lane) const { return deal_->LaneShards(lane); }
 uint64_t Order::LaneSamples(uint32_t lane) const { return deal_->lane_samples[lane]; }
 uint32_t Order::num_lanes() const { return static_cast<uint32_t>(deal_->lane_samples.size()); }
 uint64_t Order::EvenPositions() const { return deal_->lane_samples.back() * num_lanes(); }
+uint32_t Order::LaneAt(uint64_t position) const { return deal_->TurnAt(position).lane; }
 
 Order::Place Order::Locate(uint64_t sample_id) const {
   const auto& first = deal_->first_sample;
@@ -346,6 +356,13 @@ uint32_t EpochOrder::WindowAt(uint64_t position) const {
   const Order::Deal::Turn turn = tables_->deal->TurnAt(position);
   return static_cast<uint32_t>(&tables_->WindowOf(turn) - &tables_->windows[0]) -
          tables_->window_begin[turn.lane];
+}
+
+EpochOrder::Span EpochOrder::WindowSpan(uint32_t lane, uint32_t window) const {
+  const Tables::Window& w = tables_->windows[tables_->window_begin[lane] + window];
+  if (w.size == 0) return {};
+  return {tables_->deal->PositionOf({lane, w.begin}),
+          tables_->deal->PositionOf({lane, w.begin + w.size - 1}), w.size};
 }
 
 }  // namespace headrace::loader

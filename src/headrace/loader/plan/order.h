@@ -46,6 +46,7 @@ class Order {
   const OrderOptions& options() const;  // with the defaults filled in
   uint64_t num_samples() const;
   size_t num_shards() const;
+  uint64_t ShardSamples(uint32_t shard) const;
   // Lane k's shards, in dealing order. Lanes are numbered by falling number of samples. Valid as
   // long as any copy of this Order.
   std::span<const uint32_t> LaneShards(uint32_t lane) const;
@@ -55,6 +56,8 @@ class Order {
   // Number of positions from the start during which every lane gives samples: K times the samples
   // of the shortest lane. Up to there a rank whose world size divides K meets its own lanes only.
   uint64_t EvenPositions() const;
+  // The lane that a position < num_samples() belongs to, the same in every epoch. O(log lanes).
+  uint32_t LaneAt(uint64_t position) const;
   // The order of one epoch. O(shards log shards) time, O(shards) memory.
   EpochOrder ForEpoch(uint64_t epoch) const;
   // The shard that holds a sample (sample_id < num_samples()), and the sample's number inside it.
@@ -95,6 +98,14 @@ class EpochOrder {
   std::span<const uint32_t> WindowShards(uint32_t lane, uint32_t window) const;
   // The window (of lane LaneAt(position)) that a position falls into.
   uint32_t WindowAt(uint64_t position) const;
+  // Where the stream is inside a window: its first and last position there, between which other
+  // lanes have theirs, and how many positions are the window's own (0: all its shards are empty,
+  // and no position leads there).
+  struct Span {
+    uint64_t first = 0, last = 0;
+    uint64_t samples = 0;
+  };
+  Span WindowSpan(uint32_t lane, uint32_t window) const;
 
  private:
   friend class Order;

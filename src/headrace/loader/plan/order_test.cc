@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <set>
 #include <string>
@@ -131,6 +132,29 @@ RC_GTEST_PROP(OrderProperty, WindowsAreEnteredInSequence, ()) {
     const uint32_t window = epoch.WindowAt(p);
     RC_ASSERT(window >= last[epoch.LaneAt(p)]);
     last[epoch.LaneAt(p)] = window;
+  }
+}
+
+RC_GTEST_PROP(OrderProperty, ASpanIsFromTheFirstToTheLastPositionOfItsWindow, ()) {
+  const Case c = DrawCase();
+  const Order order = Make(c.shards, c.options);
+  const EpochOrder epoch = order.ForEpoch(c.epoch);
+  std::map<std::pair<uint32_t, uint32_t>, EpochOrder::Span> expected;
+  for (uint64_t p = 0; p < order.num_samples(); ++p) {
+    RC_ASSERT(order.LaneAt(p) == epoch.LaneAt(p));
+    auto [span, fresh] = expected.try_emplace({epoch.LaneAt(p), epoch.WindowAt(p)});
+    if (fresh) span->second.first = p;
+    span->second.last = p;
+    span->second.samples += 1;
+  }
+  for (uint32_t lane = 0; lane < order.num_lanes(); ++lane) {
+    for (uint32_t window = 0; window < epoch.NumWindows(lane); ++window) {
+      const EpochOrder::Span found = epoch.WindowSpan(lane, window);
+      const EpochOrder::Span wanted = expected[{lane, window}];
+      RC_ASSERT(found.samples == wanted.samples);
+      RC_ASSERT(found.first == wanted.first);
+      RC_ASSERT(found.last == wanted.last);
+    }
   }
 }
 

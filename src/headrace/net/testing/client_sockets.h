@@ -4,7 +4,11 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <set>
+#include <span>
+#include <utility>
 #include <vector>
 
 namespace headrace::net {
@@ -21,6 +25,26 @@ inline std::vector<int> SocketsTo(uint16_t port) {
       found.push_back(fd);
   }
   return found;
+}
+
+// How many sockets of this process to these ports were open at one and the same moment: those that
+// two looks in a row both found.
+inline size_t SocketsAtOnce(std::span<const uint16_t> ports) {
+  auto look = [&] {
+    std::set<std::pair<uint16_t, uint16_t>> found;  // both ends
+    for (uint16_t port : ports) {
+      for (int fd : SocketsTo(port)) {
+        sockaddr_in own{};
+        socklen_t size = sizeof(own);
+        if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &size) == 0)
+          found.emplace(ntohs(own.sin_port), port);
+      }
+    }
+    return found;
+  };
+  const auto before = look(), after = look();
+  return static_cast<size_t>(
+      std::ranges::count_if(before, [&](const auto& one) { return after.contains(one); }));
 }
 
 }  // namespace headrace::net

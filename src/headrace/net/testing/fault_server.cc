@@ -21,6 +21,7 @@
 
 #include "headrace/base/ascii.h"
 #include "headrace/base/mutex.h"
+#include "headrace/base/text.h"
 #include "headrace/net/testing/server_tls.h"
 
 namespace headrace::net {
@@ -43,12 +44,6 @@ const char* Reason(int status) {
   }
 }
 
-std::string Trim(std::string_view text) {
-  size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return "";
-  return std::string(text.substr(first, text.find_last_not_of(" \t") - first + 1));
-}
-
 // Reads a request's head, up to and without its empty line.
 ServerRequest ReadHead(std::string_view head) {
   ServerRequest request;
@@ -65,7 +60,7 @@ ServerRequest ReadHead(std::string_view head) {
     size_t colon = line.find(':');
     if (colon == std::string_view::npos) continue;
     request.headers.push_back(
-        {Lower(std::string(line.substr(0, colon))), Trim(line.substr(colon + 1))});
+        {Lower(line.substr(0, colon)), std::string(Trim(line.substr(colon + 1)))});
   }
   return request;
 }
@@ -142,6 +137,7 @@ class FaultServer::Impl {
   bool SendPiece(Connection* connection, const ServerAnswer& answer, std::string_view piece);
   bool Send(Connection* connection, std::string_view bytes, bool body);
   bool Pause(milliseconds time);
+  void NoteSent();
   void SetBusy(Connection* connection);
   bool SetIdle(Connection* connection);
   void Close(Connection* connection, Cut cut);
@@ -164,6 +160,8 @@ class FaultServer::Impl {
   uint64_t num_requests HR_GUARDED_BY(mu) = 0;
   uint64_t num_connections HR_GUARDED_BY(mu) = 0;
   uint64_t active HR_GUARDED_BY(mu) = 0, peak HR_GUARDED_BY(mu) = 0;
+  std::chrono::steady_clock::time_point last_sent HR_GUARDED_BY(mu){};
+  std::chrono::nanoseconds longest_pause HR_GUARDED_BY(mu){0};
 };
 
 FaultServer::Impl::Impl(Handler made_with, Transport transport) : handler(std::move(made_with)) {
@@ -352,8 +350,16 @@ bool FaultServer::Impl::Send(Connection* connection, std::string_view bytes, boo
     bytes.remove_prefix(static_cast<size_t>(sent));
     bytes_sent += static_cast<uint64_t>(sent);
     if (body) body_bytes_sent += static_cast<uint64_t>(sent);
+    NoteSent();
   }
   return true;
+}
+
+void FaultServer::Impl::NoteSent() {
+  MutexLock lock(&mu);
+  auto now = std::chrono::steady_clock::now();
+  longest_pause = std::max<std::chrono::nanoseconds>(longest_pause, now - last_sent);
+  last_sent = now;
 }
 
 // Returns false when the server ends meanwhile.
@@ -474,6 +480,18 @@ uint64_t FaultServer::peak_requests() const {
 
 uint64_t FaultServer::bytes_sent() const { return impl_->bytes_sent; }
 uint64_t FaultServer::body_bytes_sent() const { return impl_->body_bytes_sent; }
+
+void FaultServer::WatchPauses() {
+  MutexLock lock(&impl_->mu);
+  impl_->last_sent = std::chrono::steady_clock::now();
+  impl_->longest_pause = {};
+}
+
+std::chrono::nanoseconds FaultServer::longest_pause() const {
+  MutexLock lock(&impl_->mu);
+  return std::max<std::chrono::nanoseconds>(impl_->longest_pause,
+                                            std::chrono::steady_clock::now() - impl_->last_sent);
+}
 
 void FaultServer::ClearRequests() {
   MutexLock lock(&impl_->mu);

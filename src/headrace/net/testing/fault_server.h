@@ -138,6 +138,10 @@ class FaultServer {
   uint64_t bytes_sent() const;        // of answers, heads included
   uint64_t body_bytes_sent() const;   // of their bodies
   void ClearRequests();               // forgets requests(), keeps the other counts
+  // The longest time since WatchPauses() in which nothing was sent, the one until now included. By
+  // it a test that speaks of a server that keeps sending knows when the machine held it up.
+  void WatchPauses();
+  std::chrono::nanoseconds longest_pause() const;
 
  private:
   class Impl;

@@ -6,14 +6,16 @@
 
 #include "headrace/base/mutex.h"
 #include "headrace/env/file.h"
+#include "headrace/object/dir/dir_handles.h"
+#include "headrace/object/dir/dir_store.h"
 #include "headrace/object/object_store.h"
+#include "headrace/object/per_process.h"
 
 namespace headrace::object {
 
 class DirFiles {
  public:
-  DirFiles(FileSystem* fs, std::string root)
-      : fs_(fs), root_(std::move(root)), name_("file://" + root_) {}
+  DirFiles(FileSystem* fs, std::string root, const DirStoreOptions& options);
 
   FileSystem* fs() const { return fs_; }
   const std::string& root() const { return root_; }
@@ -26,6 +28,17 @@ class DirFiles {
   // kNotFound when nothing is there, or a folder.
   Result<ObjectInfo> Stat(const std::string& key, const std::string& path) const;
 
+  // An object as an open file, which may have been open before (DirHandles).
+  //   kNotFound            nothing is there, or a folder.
+  //   kFailedPrecondition  it is not the version `if_match`.
+  struct OpenObject {
+    DirHandles::File file;
+    ObjectInfo info;
+  };
+  Result<OpenObject> Open(const std::string& key, const std::string& if_match);
+  // The next Open opens it anew.
+  void Close(const std::string& key) { handles_.Get().Forget(PathOf(key)); }
+
   // Makes an object of what `write` appends: a temporary file beside the place, synced and renamed.
   // Returns its etag.
   Result<std::string> Publish(const std::string& key, const PutOptions& options, const Context& ctx,
@@ -36,16 +49,23 @@ class DirFiles {
 
  private:
   Result<std::unique_ptr<WritableFile>> CreateBeside(const std::string& key,
-                                                     const std::string& path,
+                                                     const std::string& path, const Context& ctx,
                                                      std::string* temporary);
-  Status Rename(const std::string& key, const std::string& temporary, const std::string& path,
-                const PutOptions& options, const Context& ctx);
+  Result<OpenObject> OpenAnew(const std::string& key, const std::string& path,
+                              const std::string& if_match);
+  Status Rename(const std::string& key, const std::string& temporary, const FileInfo& written,
+                const std::string& path, const PutOptions& options, const Context& ctx);
+  bool IsThere(const std::string& path, const FileInfo& written) const;
+  Result<bool> ServerHas(const std::string& key, const std::string& path, const std::string& etag,
+                         const std::string& temporary) const;
   Result<std::unique_ptr<FileLock>> LockForMatch(const Context& ctx);
   Status MakeNamesDurable(const std::string& folder);
   void Forget(const std::string& folder);
 
   FileSystem* const fs_;
   const std::string root_, name_;
+  const bool direct_;
+  PerProcess<DirHandles> handles_;
   Mutex mu_;  // order: none is taken under it
   // Folders whose own names, up to the root's, this process has synced.
   std::set<std::string> durable_ HR_GUARDED_BY(mu_);

@@ -1,5 +1,7 @@
 #include "headrace/object/dir/dir_store.h"
 
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "headrace/base/text.h"
@@ -14,10 +16,33 @@ namespace headrace::object {
 
 namespace {
 
+// Reads a range whose offset, length and memory may be any, as direct reads must be made.
+Status ReadAligned(const RandomAccessFile& file, uint64_t offset, MutableBytes out,
+                   const Context& ctx) {
+  constexpr uint64_t kUnit = kDirectAlignment;
+  const bool aligned = offset % kUnit == 0 && out.size() % kUnit == 0 &&
+                       reinterpret_cast<uintptr_t>(out.data()) % kUnit == 0;
+  if (aligned) return file.ReadAt(offset, out, ctx);
+  const uint64_t begin = offset / kUnit * kUnit;
+  const uint64_t end = (offset + out.size() + kUnit - 1) / kUnit * kUnit;
+  // One unit more, since the buffer's own alignment is smaller.
+  AlignedBuffer buffer;
+  if (!buffer.Reserve(end - begin + kUnit, true))
+    return Error(Code::kResourceExhausted, "no memory for reading {} bytes of {}", out.size(),
+                 EscapeText(file.path()));
+  const uint64_t skip = (kUnit - reinterpret_cast<uintptr_t>(buffer.data()) % kUnit) % kUnit;
+  HR_ASSIGN_OR_RETURN(size_t found, file.ReadSome(begin, {buffer.data() + skip, end - begin}, ctx));
+  if (begin + found < offset + out.size())
+    return Error(Code::kDataLoss, "{} ends at byte {}, expected {} bytes from byte {} on",
+                 EscapeText(file.path()), begin + found, out.size(), offset);
+  std::memcpy(out.data(), buffer.data() + skip + (offset - begin), out.size());
+  return OkStatus();
+}
+
 class DirStore final : public ObjectStore {
  public:
-  DirStore(std::shared_ptr<DirFiles> files, uint32_t threads)
-      : files_(std::move(files)), pool_("hr folder", threads) {}
+  DirStore(std::shared_ptr<DirFiles> files, const DirStoreOptions& options)
+      : files_(std::move(files)), direct_(options.direct), pool_("hr folder", options.threads) {}
 
   const std::string& name() const override { return files_->name(); }
   const Abilities& abilities() const override {
@@ -41,10 +66,7 @@ class DirStore final : public ObjectStore {
                   const Context& ctx) override {
     for (size_t i = 0; i < requests.size(); ++i) {
       pool_.Run([this, request = std::move(requests[i]), done = std::move(dones[i]), ctx] {
-        Result<ObjectInfo> read = Read(request, ctx);
-        // A handle that went stale: the same name may stand for a file that can be read.
-        if (!read.ok() && read.status().code() == Code::kUnavailable) read = Read(request, ctx);
-        done(std::move(read));
+        done(ReadTwice(request, ctx));
       });
     }
   }
@@ -91,30 +113,40 @@ class DirStore final : public ObjectStore {
   }
 
  private:
+  // A handle that went stale: the same name may stand for a file that can be read. And a server
+  // that did not answer in its own time: that is not the caller's deadline.
+  Result<ObjectInfo> ReadTwice(const GetRequest& request, const Context& ctx) const {
+    HR_RETURN_IF_ERROR(ctx.Check());
+    HR_RETURN_IF_ERROR(CheckKey(name(), request.key));
+    auto may_pass = [&ctx](const Result<ObjectInfo>& read) {
+      const Code code = read.status().code();
+      return code == Code::kUnavailable || (code == Code::kDeadlineExceeded && ctx.Check().ok());
+    };
+    Result<ObjectInfo> read = Read(request, ctx);
+    if (read.ok() || !may_pass(read)) return read;
+    files_->Close(request.key);
+    read = Read(request, ctx);
+    if (read.ok() || !may_pass(read)) return read;
+    files_->Close(request.key);
+    return Error(Code::kUnavailable, "{}", read.status().message()).At(read.status().location());
+  }
+
   // One opened file answers for the whole request, so that it is one version or an error.
   Result<ObjectInfo> Read(const GetRequest& request, const Context& ctx) const {
     HR_RETURN_IF_ERROR(ctx.Check());
-    HR_RETURN_IF_ERROR(CheckKey(name(), request.key));
-    auto file = files_->fs()->OpenForRead(files_->PathOf(request.key));
-    if (!file.ok()) {
-      Code code = file.status().code();
-      // Invalid: a folder has the name, which is no object.
-      if (code == Code::kNotFound || code == Code::kInvalidArgument)
-        return NoSuchObject(name(), request.key);
-      return std::move(file).status();
-    }
-    ObjectInfo info = DirFiles::Describe(request.key, (*file)->info());
-    if (!request.if_match.empty() && info.etag != request.if_match)
-      return ObjectReplaced(name(), request.key);
+    HR_ASSIGN_OR_RETURN(DirFiles::OpenObject object, files_->Open(request.key, request.if_match));
+    ObjectInfo& info = object.info;
     if (request.out.empty()) return info;
     if (request.offset > info.size_bytes || request.out.size() > info.size_bytes - request.offset)
       return OutsideObject(name(), request.key, request.offset, request.out.size(),
                            info.size_bytes);
-    HR_RETURN_IF_ERROR((*file)->ReadAt(request.offset, request.out, ctx));
+    HR_RETURN_IF_ERROR(direct_ ? ReadAligned(*object.file, request.offset, request.out, ctx)
+                               : object.file->ReadAt(request.offset, request.out, ctx));
     return info;
   }
 
   const std::shared_ptr<DirFiles> files_;
+  const bool direct_;
   TaskPool pool_;  // last: its tasks use the rest
 };
 
@@ -128,8 +160,12 @@ Result<std::shared_ptr<ObjectStore>> OpenDirStore(const std::string& folder,
     return Error(Code::kInvalidArgument, "{} is not a folder", EscapeText(folder));
   std::string root = folder;
   while (root.size() > 1 && root.back() == '/') root.pop_back();
-  auto files = std::make_shared<DirFiles>(fs, std::move(root));
-  return std::make_shared<DirStore>(std::move(files), options.threads);
+  if (options.striping) {
+    Status striped = SetFolderStriping(root, *options.striping);
+    if (!striped.ok() && striped.code() != Code::kUnimplemented) return striped;
+  }
+  auto files = std::make_shared<DirFiles>(fs, std::move(root), options);
+  return std::make_shared<DirStore>(std::move(files), options);
 }
 
 }  // namespace headrace::object

@@ -198,7 +198,7 @@ TEST(DirStoreFaults, AStaleHandleIsOpenedAgainOnce) {
   MemoryFileSystem memory;
   FaultyFileSystem files(&memory);
   ASSERT_TRUE(files.MakeDirectories("/store").ok());
-  auto store = Open(&files, "/store");
+  auto store = OpenDirStore("/store", {.fs = &files, .threads = 2, .open_files = 0}).value();
   ASSERT_TRUE(store->Put("key", AsBytes("content"), {}, Context()).ok());
   const Status stale = ErrnoError(ESTALE, "cannot read");
   for (FileOperation operation : {FileOperation::kOpenForRead, FileOperation::kRead}) {
@@ -239,6 +239,33 @@ TEST(DirStoreFaults, ListingsAreNotNeededForAnythingElse) {
   EXPECT_EQ(Read(store.get(), "a/b"), "x");
   EXPECT_TRUE(store->Delete("a/b", Context()).ok());
   EXPECT_EQ(store->List({}, Context()).status().code(), Code::kIoError) << "never a short one";
+}
+
+TEST(DirStore, ReadsAroundThePageCacheWhenItIsAskedTo) {
+  TemporaryDirectory dir;
+  std::string content(3 * 4096 + 100, '\0');
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 7 >> 2);
+  auto store = OpenDirStore(dir.path(), {.direct = true}).value();
+  ASSERT_TRUE(store->Put("key", AsBytes(content), {}, Context()).ok());
+  const size_t size = content.size();
+  for (auto [offset, bytes] : std::vector<std::pair<size_t, size_t>>{{0, size},
+                                                                     {0, 4096},
+                                                                     {4096, 4096},
+                                                                     {1, 1},
+                                                                     {4095, 2},
+                                                                     {100, 8192},
+                                                                     {size - 1, 1},
+                                                                     {size - 100, 100},
+                                                                     {size - 101, 101}}) {
+    std::string out(bytes, '?');
+    auto got = store->Get({.key = "key",
+                           .offset = offset,
+                           .out = std::as_writable_bytes(std::span(out)),
+                           .if_match = {}},
+                          Context());
+    ASSERT_TRUE(got.ok()) << got.status().ToString();
+    EXPECT_TRUE(out == content.substr(offset, bytes)) << offset << " " << bytes;
+  }
 }
 
 TEST(DirStore, WorksInAForkedChild) {

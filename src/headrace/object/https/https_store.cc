@@ -4,8 +4,10 @@
 
 #include "headrace/base/mutex.h"
 #include "headrace/base/text.h"
+#include "headrace/env/process.h"
 #include "headrace/object/object_key.h"
 #include "headrace/object/range_request.h"
+#include "headrace/object/retry_after.h"
 #include "headrace/object/uri.h"
 
 namespace headrace::object {
@@ -36,10 +38,11 @@ Status HttpFailure(const net::HttpResponse& response, const std::string& host) {
   if (status == 407)
     return Error(Code::kPermissionDenied, "a proxy wants authorization (status {})", status);
   if (status == 408 || status == 425 || status == 429 || status >= 500) {
-    std::string_view after = response.Header("retry-after");
-    return Error(Code::kUnavailable, "the server {} cannot answer now (status {}){}{}", host,
-                 status,
-                 after.empty() ? "" : "; it asks to wait: ", EscapeText(after.substr(0, 40)));
+    Status later =
+        Error(Code::kUnavailable, "the server {} cannot answer now (status {})", host, status);
+    if (status == 429 || status == 503) later = std::move(later).Throttled();
+    auto wait = ReadRetryAfter(response, WallClockNanos());
+    return wait ? std::move(later).RetryAfter(*wait) : later;
   }
   if (status >= 300 && status < 400)
     return Error(Code::kFailedPrecondition,

@@ -11,6 +11,7 @@
 #include "headrace/base/text.h"
 #include "headrace/net/testing/fault_server.h"
 #include "headrace/object/testing/conformance.h"
+#include "headrace/object/testing/patient_client.h"
 #include "headrace/object/uri.h"
 
 namespace headrace::object {
@@ -18,11 +19,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-net::HttpClient* Client() {
-  static const auto* client = new std::unique_ptr<net::HttpClient>(*net::HttpClient::Create({}));
-  return client->get();
-}
 
 // A web server with files in memory.
 struct FileServer {
@@ -61,7 +57,7 @@ struct FileServer {
 StoreUnderTest OpenServer() {
   auto files = std::make_shared<FileServer>();
   StoreUnderTest test;
-  test.store = *OpenHttpsStore(files->server.url() + "/data/", Client());
+  test.store = *OpenHttpsStore(files->server.url() + "/data/", PatientClient());
   test.put = [files](const auto& key, const auto& content) { return files->Put(key, content); };
   test.remove = [files](const auto& key) { return files->Remove(key); };
   test.owner = files;
@@ -80,7 +76,7 @@ const bool kRegistered =
 class HttpsStoreTest : public ::testing::Test {
  protected:
   std::unique_ptr<ObjectStore> Open(const std::string& url) {
-    auto store = OpenHttpsStore(url, Client());
+    auto store = OpenHttpsStore(url, PatientClient());
     EXPECT_TRUE(store.ok()) << store.status().ToString();
     return *std::move(store);
   }
@@ -141,7 +137,7 @@ TEST_F(HttpsStoreTest, SendsTokensAndShowsNone) {
   }
   files_.server.Inject(net::DropFault(), 1);
   EXPECT_THAT(Read(*store, 3), Not(HasSubstr("secret")));
-  EXPECT_THAT(OpenHttpsStore("ftp://me:secret@h/", Client()).status().ToString(),
+  EXPECT_THAT(OpenHttpsStore("ftp://me:secret@h/", PatientClient()).status().ToString(),
               Not(HasSubstr("secret")));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 namespace headrace::object {
@@ -26,10 +27,11 @@ S3CredentialCache::S3CredentialCache(std::string description, Fetch fetch,
 
 S3CredentialCache::~S3CredentialCache() {
   Stop();
-  std::unique_ptr<Thread> thread;
+  std::unique_ptr<Thread> thread, watcher;
   {
     MutexLock lock(&mu_);
     thread = std::move(thread_);
+    watcher = std::move(watcher_);
   }
 }
 
@@ -64,23 +66,35 @@ Status S3CredentialCache::WantFetchLocked() {
   return OkStatus();
 }
 
-Result<S3CredentialsPtr> S3CredentialCache::Get(const Context& ctx) {
-  MutexLock lock(&mu_);
-  Age age = AgeOf(current_);
-  if (age == Age::kGood) return current_;
-  if (age == Age::kSoonOver) {
-    if (now_ns_() >= try_again_ns_) (void)WantFetchLocked();  // without it the old ones do
-    return current_;
-  }
+// Whoever fetches will come to it.
+Status S3CredentialCache::WaitLocked(Waiter waiter) {
   HR_RETURN_IF_ERROR(WantFetchLocked());
-  uint64_t before = num_fetches_;
-  while (num_fetches_ == before && !stop_) {
-    HR_RETURN_IF_ERROR(ctx.Check());
-    changed_.WaitFor(&mu_, kPoll);
+  bool limited = waiter.ctx.cancelled || waiter.ctx.deadline != Context::Clock::time_point::max();
+  if (limited && !watcher_) {
+    HR_ASSIGN_OR_RETURN(watcher_, Thread::Start("hr-cred-watch", [this] { Watch(); }));
   }
-  if (stop_) return Error(Code::kCancelled, "the store was closed");
-  if (!failure_.ok()) return failure_;
-  return current_;
+  waiters_.push_back(std::move(waiter));
+  changed_.NotifyAll();
+  return OkStatus();
+}
+
+void S3CredentialCache::Get(const Context& ctx, Then then) {
+  Result<S3CredentialsPtr> at_once = S3CredentialsPtr();
+  {
+    MutexLock lock(&mu_);
+    Age age = AgeOf(current_);
+    if (age == Age::kSoonOver && now_ns_() >= try_again_ns_)
+      (void)WantFetchLocked();  // without it the old ones do
+    if (age != Age::kOver) {
+      at_once = current_;
+    } else {
+      Status waits = ctx.Check();
+      if (waits.ok()) waits = WaitLocked({nullptr, ctx, then});
+      if (waits.ok()) return;
+      at_once = std::move(waits);
+    }
+  }
+  then(std::move(at_once));
 }
 
 void S3CredentialCache::Renew(S3CredentialsPtr refused, Then then) {
@@ -88,14 +102,12 @@ void S3CredentialCache::Renew(S3CredentialsPtr refused, Then then) {
   {
     MutexLock lock(&mu_);
     bool renewed_already = current_ && refused && *current_ != *refused;
-    Status wanted = renewed_already ? OkStatus() : WantFetchLocked();
     if (renewed_already) {
       at_once = current_;
-    } else if (wanted.ok()) {
-      waiters_.push_back({std::move(refused), std::move(then)});
-      return;
     } else {
-      at_once = std::move(wanted);
+      Status waits = WaitLocked({std::move(refused), Context(), then});
+      if (waits.ok()) return;
+      at_once = std::move(waits);
     }
   }
   then(std::move(at_once));
@@ -112,6 +124,32 @@ void S3CredentialCache::Run() {
   }
 }
 
+// Ends what has waited too long for a fetch that goes on.
+void S3CredentialCache::Watch() {
+  std::vector<Waiter> overdue;
+  while (TakeOverdue(&overdue)) {
+    for (Waiter& waiter : overdue) waiter.then(waiter.ctx.Check());
+    overdue.clear();
+  }
+}
+
+// Waits for some; false when the cache ends.
+bool S3CredentialCache::TakeOverdue(std::vector<Waiter>* overdue) {
+  MutexLock lock(&mu_);
+  while (!stop_) {
+    auto over = std::stable_partition(waiters_.begin(), waiters_.end(),
+                                      [](const Waiter& waiter) { return waiter.ctx.Check().ok(); });
+    std::move(over, waiters_.end(), std::back_inserter(*overdue));
+    waiters_.erase(over, waiters_.end());
+    if (!overdue->empty()) return true;
+    if (waiters_.empty())
+      changed_.Wait(&mu_);
+    else
+      changed_.WaitFor(&mu_, kPoll);
+  }
+  return false;
+}
+
 // Fetches, and tells all who wait.
 void S3CredentialCache::FetchOnce() {
   Context ctx;
@@ -125,14 +163,11 @@ void S3CredentialCache::FetchOnce() {
     MutexLock lock(&mu_);
     if (fetched.ok()) {
       current_ = std::make_shared<const S3Credentials>(*std::move(fetched));
-      failure_ = OkStatus();
       result = current_;
     } else {
-      failure_ = std::move(fetched).status().Prefix("no credentials from " + description_);
+      result = std::move(fetched).status().Prefix("no credentials from " + description_);
       try_again_ns_ = now_ns_() + kTryAgainNs;
-      result = failure_;
     }
-    ++num_fetches_;
     wanted_ = false;
     waiters.swap(waiters_);
     changed_.NotifyAll();

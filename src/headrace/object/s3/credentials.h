@@ -36,7 +36,8 @@ Result<S3Credentials> FetchS3Credentials(const S3CredentialSource& source,
 
 // Credentials of one source, shared by all requests. They are fetched when first asked for, and
 // again by a thread of its own (started then) when they near their end: one fetch at a time,
-// however many wait for it. While the old ones are good, nobody waits.
+// however many wait for it. While the old ones are good, nobody waits. Another thread, started when
+// somebody waits for a limited time, ends what has waited too long.
 class S3CredentialCache {
  public:
   using Fetch = std::function<Result<S3Credentials>(const Context&)>;
@@ -51,8 +52,10 @@ class S3CredentialCache {
 
   // Sets what was known beforehand.
   void Set(S3Credentials credentials);
-  // Returns credentials that are good for a while longer; waits when there are none.
-  Result<S3CredentialsPtr> Get(const Context& ctx);
+  // Hands credentials that are good for a while longer to `then`, which must not block: at once, on
+  // the caller's thread, when there are some; else when they were fetched or the Context is over,
+  // on a thread of the cache. Never waits.
+  void Get(const Context& ctx, Then then);
   // For a server that refused `refused`: fetches others, unless that was done already, and hands
   // them to `then`, which must not block: on the cache's thread, or on the caller's before this
   // returns. kPermissionDenied when the source has no others.
@@ -66,8 +69,16 @@ class S3CredentialCache {
  private:
   enum class Age : uint8_t { kGood, kSoonOver, kOver };
   Age AgeOf(const S3CredentialsPtr& credentials) const;
+  struct Waiter {
+    S3CredentialsPtr refused;  // null: any will do
+    Context ctx;
+    Then then;
+  };
   Status WantFetchLocked() HR_REQUIRES(mu_);
+  Status WaitLocked(Waiter waiter) HR_REQUIRES(mu_);
   void Run();
+  void Watch();
+  bool TakeOverdue(std::vector<Waiter>* overdue);
   void FetchOnce();
 
   const std::string description_;
@@ -76,18 +87,12 @@ class S3CredentialCache {
   Mutex mu_;  // none is taken while it is held; no I/O under it
   CondVar changed_;
   S3CredentialsPtr current_ HR_GUARDED_BY(mu_);
-  Status failure_ HR_GUARDED_BY(mu_);  // of the last fetch
-  uint64_t num_fetches_ HR_GUARDED_BY(mu_) = 0;
   int64_t try_again_ns_ HR_GUARDED_BY(mu_) = 0;  // no early renewal before
   bool wanted_ HR_GUARDED_BY(mu_) = false;       // a fetch is asked for or runs
   bool stop_ HR_GUARDED_BY(mu_) = false;
-  struct Waiter {
-    S3CredentialsPtr refused;
-    Then then;
-  };
   std::vector<Waiter> waiters_ HR_GUARDED_BY(mu_);
   std::atomic<bool> cancelled_{false};
-  std::unique_ptr<Thread> thread_ HR_GUARDED_BY(mu_);
+  std::unique_ptr<Thread> thread_ HR_GUARDED_BY(mu_), watcher_ HR_GUARDED_BY(mu_);
 };
 
 }  // namespace headrace::object

@@ -58,6 +58,26 @@ class FakeSource {
   int num_fetches_ HR_GUARDED_BY(mu_) = 0;
 };
 
+// What the cache hands over.
+struct Handed {
+  Mutex mu;
+  CondVar changed;
+  std::optional<Result<S3CredentialsPtr>> result HR_GUARDED_BY(mu);
+
+  S3CredentialCache::Then Taker() {
+    return [this](Result<S3CredentialsPtr> got) {
+      MutexLock lock(&mu);
+      result.emplace(std::move(got));
+      changed.NotifyAll();
+    };
+  }
+  Result<S3CredentialsPtr> Wait() {
+    MutexLock lock(&mu);
+    while (!result) changed.Wait(&mu);
+    return *result;
+  }
+};
+
 class S3CredentialCacheTest : public ::testing::Test {
  protected:
   FakeSource source_;
@@ -65,8 +85,13 @@ class S3CredentialCacheTest : public ::testing::Test {
   S3CredentialCache cache_{"the test", [this](const Context& ctx) { return source_.Fetch(ctx); },
                            [this] { return now_.load(); }};
 
+  Result<S3CredentialsPtr> Get(const Context& ctx = {}) {
+    Handed handed;
+    cache_.Get(ctx, handed.Taker());
+    return handed.Wait();
+  }
   std::string Id(const Context& ctx = {}) {
-    auto got = cache_.Get(ctx);
+    auto got = Get(ctx);
     return got.ok() ? (*got)->access_key_id : got.status().ToString();
   }
   // Until a renewal in the background has ended.
@@ -150,31 +175,11 @@ TEST_F(S3CredentialCacheTest, HonorsTheContextOfWhoWaits) {
   EXPECT_THAT(Id(other), HasSubstr("cancelled"));
 }
 
-// What Renew hands over.
-struct Renewed {
-  Mutex mu;
-  CondVar changed;
-  std::optional<Result<S3CredentialsPtr>> result HR_GUARDED_BY(mu);
-
-  S3CredentialCache::Then Taker() {
-    return [this](Result<S3CredentialsPtr> got) {
-      MutexLock lock(&mu);
-      result.emplace(std::move(got));
-      changed.NotifyAll();
-    };
-  }
-  Result<S3CredentialsPtr> Wait() {
-    MutexLock lock(&mu);
-    while (!result) changed.Wait(&mu);
-    return *result;
-  }
-};
-
 TEST_F(S3CredentialCacheTest, RenewsThoseThatAServerRefused) {
   source_.Add("A", 0);
   source_.Add("B", 0);
-  auto refused = *cache_.Get(Context());
-  Renewed first, second;
+  auto refused = *Get();
+  Handed first, second;
   cache_.Renew(refused, first.Taker());
   EXPECT_EQ((*first.Wait())->access_key_id, "B");
   cache_.Renew(refused, second.Taker());
@@ -185,8 +190,8 @@ TEST_F(S3CredentialCacheTest, RenewsThoseThatAServerRefused) {
 TEST_F(S3CredentialCacheTest, SaysWhenThereAreNoOthers) {
   source_.Add("A", 0);
   source_.Add("A", 0);
-  auto refused = *cache_.Get(Context());
-  Renewed same, away;
+  auto refused = *Get();
+  Handed same, away;
   cache_.Renew(refused, same.Taker());
   EXPECT_EQ(same.Wait().status().code(), Code::kPermissionDenied);
   cache_.Renew(refused, away.Taker());
@@ -195,15 +200,31 @@ TEST_F(S3CredentialCacheTest, SaysWhenThereAreNoOthers) {
 
 TEST_F(S3CredentialCacheTest, StopsInTheMiddleOfAFetch) {
   source_.Add("A", 0);
-  auto refused = *cache_.Get(Context());
+  auto refused = *Get();
   source_.Block(true);
-  Renewed renewed, late;
+  Handed renewed, late;
   cache_.Renew(refused, renewed.Taker());
   source_.WaitForFetches(2);
   cache_.Stop();
   EXPECT_EQ(renewed.Wait().status().code(), Code::kCancelled);
   cache_.Renew(refused, late.Taker());
   EXPECT_EQ(late.Wait().status().code(), Code::kCancelled);
+}
+
+TEST_F(S3CredentialCacheTest, NobodyIsHeldUpByAFetch) {
+  source_.Block(true);
+  source_.Add("A", 0);
+  std::atomic<bool> cancelled{false};
+  Context limited;
+  limited.cancelled = &cancelled;
+  Handed patient, impatient;
+  cache_.Get(Context(), patient.Taker());  // both return while the fetch hangs
+  cache_.Get(limited, impatient.Taker());
+  source_.WaitForFetches(1);
+  cancelled = true;
+  EXPECT_EQ(impatient.Wait().status().code(), Code::kCancelled);
+  source_.Block(false);
+  EXPECT_EQ((*patient.Wait())->access_key_id, "A");
 }
 
 class S3CredentialSourceTest : public ::testing::Test {

@@ -4,6 +4,8 @@
 #include <array>
 
 #include "headrace/base/text.h"
+#include "headrace/object/retry_after.h"
+#include "headrace/object/uri.h"
 
 namespace headrace::object {
 
@@ -79,6 +81,11 @@ constexpr std::array<std::string_view, 15> kTryLater = {
     "Busy",
 };
 
+// Of these, and of answers with the status 429 or 503: too much is asked.
+constexpr std::array<std::string_view, 8> kThrottled = {
+    "SlowDown",         "ServiceUnavailable",   "Throttling",      "ThrottlingException",
+    "RequestThrottled", "RequestLimitExceeded", "TooManyRequests", "BandwidthLimitExceeded"};
+
 constexpr std::array<std::string_view, 11> kWrongArguments = {
     "InvalidBucketName", "KeyTooLongError",        "KeyTooLong",
     "InvalidURI",        "InvalidArgument",        "InvalidRequest",
@@ -125,10 +132,13 @@ class FailureReader {
     bool later = r_.status == 429 || (r_.status >= 500 && r_.status != 501 && r_.status != 507);
     if (Is("NotImplemented")) later = false;
     if (!later && !IsOneOf(e_.code, kTryLater)) return OkStatus();
-    std::string wait;
-    if (std::string_view after = r_.Header("retry-after"); !after.empty() && after.size() <= 40)
-      wait = "; it asks to wait for " + EscapeText(after) + " s";
-    return Error(Code::kUnavailable, "the server cannot answer now{}{}", Said(), wait);
+    auto wait = ReadRetryAfter(r_, a_.now_ns);
+    std::string asks = wait ? "; it asks to wait for " + FormatDuration(*wait) : "";
+    Status status = Error(Code::kUnavailable, "the server cannot answer now{}{}", Said(), asks);
+    if (wait) status = std::move(status).RetryAfter(*wait);
+    if (r_.status == 429 || r_.status == 503 || IsOneOf(e_.code, kThrottled))
+      status = std::move(status).Throttled();
+    return status;
   }
 
   Status Condition() const {
@@ -160,12 +170,19 @@ class FailureReader {
     bool elsewhere = Is("PermanentRedirect") || Is("AuthorizationHeaderMalformed") ||
                      Is("IllegalLocationConstraintException") || Is("IncorrectEndpoint");
     if (!elsewhere && (r_.status < 300 || r_.status >= 400)) return OkStatus();
+    return Error(Code::kFailedPrecondition,
+                 "{} is {}, and {} with the region {} was asked: set region or endpoint{}",
+                 Bucket(), Whereabouts(), a_.endpoint, a_.region, Said());
+  }
+  // As far as the answer tells: "in eu-west-1".
+  std::string Whereabouts() const {
     std::string region = e_.region;
     if (region.empty()) region = EscapeText(r_.Header("x-amz-bucket-region").substr(0, 64));
-    if (region.empty()) region = "another region or at another endpoint";
-    return Error(Code::kFailedPrecondition,
-                 "{} is in {}, and {} with the region {} was asked: set region or endpoint{}",
-                 Bucket(), region, a_.endpoint, a_.region, Said());
+    if (!region.empty()) return "in " + region;
+    auto location = ParseUri(r_.Header("location"));
+    if (location.ok() && !location->host.empty())
+      return "said to be at " + location->scheme + "://" + EscapeText(location->Authority());
+    return "in another region or at another endpoint";
   }
 
   Status Refused() const {

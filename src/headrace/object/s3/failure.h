@@ -31,9 +31,11 @@ struct S3Attempt {
   bool if_absent = false, if_match = false;  // its conditions
   std::string bucket = {}, endpoint = {}, region = {};
   std::string credentials = {};  // where they come from; empty: anonymous
+  int64_t now_ns = 0;            // since 1970: what a date in the answer is held against
 };
 
-// `response` has a status that is not 2xx. The message does not name the key: the caller puts it
+// `response` has a status that is not 2xx. Carries the wait that the server asks for, and whether
+// it refused because too much is asked of it. The message does not name the key: the caller puts it
 // in front.
 Status S3Failure(const S3Attempt& attempt, const net::HttpResponse& response, const S3Error& error);
 

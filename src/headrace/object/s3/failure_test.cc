@@ -104,8 +104,25 @@ TEST(S3Failure, NamesTheCredentialsByTheirPlace) {
 TEST(S3Failure, CarriesTheWaitThatTheServerAsksFor) {
   EXPECT_THAT(Failure(503, "SlowDown", {}, {{"retry-after", "7"}}).ToString(),
               HasSubstr("wait for 7 s"));
+  EXPECT_EQ(Failure(503, "SlowDown", {}, {{"retry-after", "7"}}).retry_after(),
+            std::chrono::seconds(7));
+  EXPECT_EQ(Failure(503, "SlowDown").retry_after(), std::nullopt);
   EXPECT_THAT(Failure(503, "", {}, {{"retry-after", std::string(500, 'x')}}).ToString(),
               Not(HasSubstr("xxxx")));
+}
+
+TEST(S3Failure, TellsThatTooMuchIsAsked) {
+  for (auto [status, code] : {std::pair<int, const char*>{503, "SlowDown"},
+                              {503, ""},
+                              {429, ""},
+                              {400, "RequestLimitExceeded"}})
+    EXPECT_TRUE(Failure(status, code).throttled()) << status << " " << code;
+  for (auto [status, code] : {std::pair<int, const char*>{500, "InternalError"},
+                              {400, "RequestTimeout"},
+                              {404, "NoSuchKey"},
+                              {403, "AccessDenied"}})
+    EXPECT_FALSE(Failure(status, code).throttled()) << status << " " << code;
+  EXPECT_TRUE(Failure(503, "SlowDown", {}, {{"retry-after", "7"}}).throttled());
 }
 
 TEST(S3Failure, NamesTheRegionThatTheServerTold) {
@@ -168,6 +185,11 @@ TEST(S3Listing, TakesAnotherOrderWhereItIsDeclared) {
   EXPECT_EQ(S3ListPosition::Decode(page->next)->token, "t");
   EXPECT_EQ(CheckUnorderedS3Listing({}, {}, Page({"b", "a", "b"})).status().code(),
             Code::kDataLoss);
+  auto before = *S3ListPosition::Decode(page->next);
+  EXPECT_TRUE(CheckUnorderedS3Listing({}, before, Page({"c"}, {}, "u")).ok());
+  EXPECT_EQ(CheckUnorderedS3Listing({}, before, Page({"c"}, {}, "t")).status().code(),
+            Code::kDataLoss)
+      << "the same page for ever";
 }
 
 TEST(S3Listing, HoldsEachPageAgainstThoseBefore) {

@@ -31,7 +31,7 @@ Result<ListPage> PageOf(const S3ListPosition& before, S3ListPosition next, S3Lis
   page.objects = std::move(listing.objects);
   page.prefixes = std::move(listing.prefixes);
   if (!listing.truncated) return page;
-  if (listing.token == before.token && page.objects.empty() && page.prefixes.empty())
+  if (listing.token == before.token)
     return Error(Code::kDataLoss, "the server says that the listing goes on, and it does not");
   next.token = std::move(listing.token);
   page.next = next.Encode();

@@ -9,6 +9,7 @@
 #include "headrace/object/retrying_store.h"
 #include "headrace/object/s3/s3_store.h"
 #include "headrace/object/testing/conformance.h"
+#include "headrace/object/testing/patient_client.h"
 #include "headrace/object/testing/prefix_store.h"
 #include "headrace/object/testing/ref_suite.h"
 
@@ -17,11 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-net::HttpClient* Client() {
-  static const auto* client = new std::unique_ptr<net::HttpClient>(*net::HttpClient::Create({}));
-  return client->get();
-}
 
 std::string Bucket() { return EnvironmentVariable("HEADRACE_TEST_S3_BUCKET").value_or("none"); }
 
@@ -33,7 +29,7 @@ S3Options Options() {
 
 std::shared_ptr<ObjectStore> Open(const S3Options& options = Options(),
                                   const std::string& bucket = Bucket()) {
-  auto store = OpenS3Store(bucket, options, Client());
+  auto store = OpenS3Store(bucket, options, PatientClient());
   EXPECT_TRUE(store.ok()) << store.status().ToString();
   return store.ok() ? *std::move(store) : nullptr;
 }
@@ -53,7 +49,7 @@ StoreUnderTest OpenEmpty() {
 Abilities Claimed() {
   auto dialect = FindS3Dialect(Options().dialect);
   Abilities can;
-  can.list = can.write = can.upload = can.get_if_match = true;
+  can.list = can.write = can.upload = can.get_if_match = can.put_mark = true;
   can.put_if_absent = dialect.ok() && dialect->put_if_absent;
   can.put_if_match = dialect.ok() && dialect->put_if_match;
   can.strict_keys = dialect.ok() && dialect->strict_keys;
@@ -76,7 +72,7 @@ RefUnderTest OpenRef() {
             EXPECT_TRUE(ref.ok()) << ref.status().ToString();
             return ref.ok() ? *std::move(ref) : nullptr;
           },
-          store};
+          store, /*answers_may_be_lost=*/true};
 }
 const bool kRefRegistered = RegisterRefSuite("s3_server", OpenRef);
 

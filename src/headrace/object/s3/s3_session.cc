@@ -5,6 +5,7 @@
 
 #include "headrace/base/text.h"
 #include "headrace/object/object_key.h"
+#include "headrace/object/s3/redirect.h"
 #include "headrace/object/timestamp.h"
 
 namespace headrace::object {
@@ -102,12 +103,12 @@ void S3Session::Submit(S3Call call, const Context& ctx, Done done) {
     ++num_running_;
   }
   if (Status ended = ctx.Check(); !ended.ok()) return Fail(running, {.status = std::move(ended)});
-  if (credentials_) {
-    auto credentials = credentials_->Get(ctx);
+  if (!credentials_) return Start(running);
+  credentials_->Get(ctx, [this, running](auto credentials) {
     if (!credentials.ok()) return Fail(running, {.status = std::move(credentials).status()});
     running->credentials = *std::move(credentials);
-  }
-  Start(running);
+    Start(running);
+  });
 }
 
 S3Answer S3Session::Send(S3Call call, const Context& ctx) {
@@ -131,11 +132,14 @@ void S3Session::Start(const RunningPtr& running) {
                   [this, running](auto result) { OnAnswer(running, std::move(result)); });
 }
 
+Uri S3Session::EndpointFor(const std::string& region) const {
+  auto parsed = ParseUri(settings_.aws ? AwsS3Endpoint(region) : settings_.endpoint);
+  return parsed.ok() ? *std::move(parsed) : Uri();  // it was checked when it was set
+}
+
 // Scheme, host and encoded path of the call.
 Uri S3Session::Place(const Running& running, const std::string& region) const {
-  std::string endpoint = settings_.aws ? AwsS3Endpoint(region) : settings_.endpoint;
-  auto parsed = ParseUri(endpoint);
-  Uri uri = parsed.ok() ? *std::move(parsed) : Uri();  // it was checked when it was set
+  Uri uri = EndpointFor(region);
   bool in_host = !settings_.path_style && FitsHost(bucket_, uri.scheme == "https");
   if (in_host)
     uri.host = bucket_ + "." + uri.host;
@@ -264,7 +268,8 @@ bool S3Session::LearnTime(const RunningPtr& running, const S3Answer& answer) {
   return true;
 }
 
-// Follows a 307 or 308, once and never from https to http.
+// Follows a 307 or 308, once and never from https to http. Elsewhere than to the endpoint's own
+// hosts only what is not signed goes.
 bool S3Session::LearnPlace(const RunningPtr& running, const S3Answer& answer) {
   int status = answer.response.status;
   if (running->place || (status != 307 && status != 308)) return false;
@@ -272,6 +277,9 @@ bool S3Session::LearnPlace(const RunningPtr& running, const S3Answer& answer) {
   if (!location.ok()) return false;
   Uri here = Place(*running, running->region);
   if (here.scheme == "https" && location->scheme != "https") return false;
+  if (running->credentials &&
+      !MaySignFor(*location, EndpointFor(running->region), settings_.aws, bucket_))
+    return false;
   // The key stays what it was: only the host, and the bucket's place in the address, may change.
   std::string key = "/" + PercentEncode(running->call.key, true);
   std::string with_bucket = "/" + PercentEncode(bucket_) + key;
@@ -330,6 +338,7 @@ void S3Session::Fail(const RunningPtr& running, S3Answer answer) {
     attempt.endpoint = settings_.aws ? AwsS3Endpoint(running->region) : settings_.endpoint;
     attempt.region = running->region;
     if (credentials_) attempt.credentials = credentials_->description();
+    attempt.now_ns = settings_.surroundings.wall_clock_ns();
     answer.status = S3Failure(attempt, answer.response, answer.error);
   }
   answer.status = std::move(answer.status).Prefix(Where(call.key));

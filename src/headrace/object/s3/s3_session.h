@@ -55,7 +55,7 @@ class S3Session {
   S3Session& operator=(const S3Session&) = delete;
 
   // Starts a request; `done` is called once, on the client's thread, the credentials' thread or,
-  // before this returns, on this one. Waits only where there are no credentials yet.
+  // before this returns, on this one. Never waits.
   void Submit(S3Call call, const Context& ctx, Done done);
   // The same, waiting for the answer.
   S3Answer Send(S3Call call, const Context& ctx);
@@ -71,6 +71,7 @@ class S3Session {
 
   void Start(const RunningPtr& running);
   Result<net::HttpRequest> Build(Running* running);
+  Uri EndpointFor(const std::string& region) const;
   Uri Place(const Running& running, const std::string& region) const;
   Sha256Digest KeyFor(const S3Credentials& credentials, const std::string& date,
                       const std::string& region);

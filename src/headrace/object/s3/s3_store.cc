@@ -18,6 +18,9 @@ namespace {
 constexpr uint64_t kMaxPutBytes = uint64_t{5} << 30;
 constexpr uint64_t kMinPartBytes = 5 << 20;
 constexpr uint32_t kMaxPage = 1000;
+// Metadata of the user's own, which every server keeps beside the object.
+constexpr std::string_view kMarkHeader = "x-amz-meta-headrace-mark";
+constexpr size_t kMaxMarkBytes = 64;
 constexpr size_t kMaxUploadPages = 10000;
 
 Abilities AbilitiesOf(const S3Dialect& dialect) {
@@ -25,7 +28,7 @@ Abilities AbilitiesOf(const S3Dialect& dialect) {
   can.list = can.write = can.upload = true;
   can.put_if_absent = dialect.put_if_absent;
   can.put_if_match = dialect.put_if_match;
-  can.get_if_match = true;
+  can.get_if_match = can.put_mark = true;
   can.strict_keys = dialect.strict_keys;
   can.ordered_list = dialect.ordered_list;
   can.min_part_bytes = kMinPartBytes;
@@ -58,6 +61,13 @@ Status CheckBucket(const std::string& bucket) {
                EscapeText(bucket));
 }
 
+bool IsMark(std::string_view text) {
+  return text.size() <= kMaxMarkBytes && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+                  c == '-';
+         });
+}
+
 std::string Quoted(const std::string& etag) { return "\"" + etag + "\""; }
 
 // The reading of answers, for threads of the client: they may outlive the store, not the session.
@@ -70,6 +80,7 @@ Result<ObjectInfo> ReadHead(const S3Session& session, const GetRequest& request,
     if (!read.ok()) return std::move(read).status().Prefix(session.Where(request.key));
     info = *std::move(read);
   }
+  info.mark = answer.response.Header(kMarkHeader);
   Status match = CheckMatch(info, request.if_match);
   if (!match.ok()) return std::move(match).Prefix(session.Where(request.key));
   return info;
@@ -77,6 +88,12 @@ Result<ObjectInfo> ReadHead(const S3Session& session, const GetRequest& request,
 
 Result<ObjectInfo> ReadGet(const S3Session& session, const GetRequest& request, S3Answer answer) {
   const net::HttpResponse& response = answer.response;
+  // More bytes came than were asked for: the client gives no answer then.
+  if (response.status == 0 && answer.status.code() == Code::kDataLoss)
+    return Error(Code::kDataLoss,
+                 "{}; a server, or a proxy before it, that does not answer range requests sends "
+                 "the whole object for a part of it",
+                 answer.status.message());
   if (response.status != 416) HR_RETURN_IF_ERROR(std::move(answer.status));
   auto size = CheckRangeAnswer(response, request.offset, request.out.size());
   if (!size.ok()) return std::move(size).status().Prefix(session.Where(request.key));
@@ -183,6 +200,9 @@ Status S3Store::CheckPut(const std::string& key, Bytes data, const PutOptions& o
   if (options.if_absent && !options.if_match.empty())
     return Error(Code::kInvalidArgument, "{}: if_absent and if_match exclude each other",
                  session_->Where(key));
+  if (!IsMark(options.mark))
+    return Error(Code::kInvalidArgument, "{}: a mark has at most {} letters, digits and '-'",
+                 session_->Where(key), kMaxMarkBytes);
   if (data.size() > kMaxPutBytes)
     return Error(Code::kInvalidArgument, "{}: {} bytes in one put: above {} use an upload",
                  session_->Where(key), data.size(), FormatSize(kMaxPutBytes));
@@ -205,6 +225,7 @@ Result<std::string> S3Store::Put(const std::string& key, Bytes data, const PutOp
   if (call.if_match)
     call.headers.push_back(
         {"If-Match", dialect.put_if_match_quoted ? Quoted(options.if_match) : options.if_match});
+  if (!options.mark.empty()) call.headers.push_back({std::string(kMarkHeader), options.mark});
   S3Answer answer = session_->Send(std::move(call), ctx);
   HR_RETURN_IF_ERROR(std::move(answer.status));
   return StripEtag(answer.response.Header("etag"));

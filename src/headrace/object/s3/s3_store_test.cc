@@ -7,6 +7,7 @@
 #include "headrace/object/testing/conformance.h"
 #include "headrace/object/testing/fake_s3.h"
 #include "headrace/object/testing/fake_surroundings.h"
+#include "headrace/object/testing/patient_client.h"
 
 namespace headrace::object {
 namespace {
@@ -15,15 +16,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-net::HttpClient* Client() {
-  static const auto* client = new std::unique_ptr<net::HttpClient>(*net::HttpClient::Create({}));
-  return client->get();
-}
-
 Abilities Everything() {
   Abilities can;
   can.list = can.write = can.upload = true;
-  can.put_if_absent = can.put_if_match = can.get_if_match = true;
+  can.put_if_absent = can.put_if_match = can.get_if_match = can.put_mark = true;
   can.min_part_bytes = 5 << 20;
   return can;
 }
@@ -34,7 +30,7 @@ StoreUnderTest OpenFake() {
   auto settings = ReadS3Settings(fake->Options(), world.Get());
   settings->surroundings = S3Surroundings::Real();
   StoreUnderTest test;
-  test.store = *OpenS3Store("bucket", *settings, Client());
+  test.store = *OpenS3Store("bucket", *settings, PatientClient());
   test.owner = fake;
   return test;
 }
@@ -47,7 +43,7 @@ class S3StoreTest : public ::testing::Test {
   std::unique_ptr<ObjectStore> Open(S3Options options, const std::string& bucket = "bucket") {
     auto settings = ReadS3Settings(options, world_.Get());
     EXPECT_TRUE(settings.ok()) << settings.status().ToString();
-    auto store = OpenS3Store(bucket, *settings, Client());
+    auto store = OpenS3Store(bucket, *settings, PatientClient());
     EXPECT_TRUE(store.ok()) << store.status().ToString();
     return *std::move(store);
   }
@@ -116,9 +112,11 @@ TEST_F(S3StoreTest, SaysThatThereIsNoBucket) {
     EXPECT_EQ(status.code(), Code::kNotFound);
     EXPECT_THAT(status.ToString(), HasSubstr("no bucket 'nobucket'"));
   }
-  EXPECT_EQ(OpenS3Store("a/b", S3Settings(), Client()).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(OpenS3Store("", S3Settings(), Client()).status().code(), Code::kInvalidArgument);
-  EXPECT_EQ(OpenS3Store("..", S3Settings(), Client()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(OpenS3Store("a/b", S3Settings(), PatientClient()).status().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(OpenS3Store("", S3Settings(), PatientClient()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(OpenS3Store("..", S3Settings(), PatientClient()).status().code(),
+            Code::kInvalidArgument);
 }
 
 TEST_F(S3StoreTest, ANewKeyCostsOneHeadOnceTheBucketIsSeen) {
@@ -248,14 +246,34 @@ TEST_F(S3StoreTest, SaysWhichRegionWhenItCannotFollow) {
 TEST_F(S3StoreTest, FollowsATemporaryRedirect) {
   auto store = Open();
   Put(*store, "a key", "content");
-  std::string there = "http://localhost:" + std::to_string(server().port()) + "/bucket/a%20key";
+  std::string there = server().url() + "/bucket/a%20key";
   server().Inject(net::RedirectFault(there), 1);
   EXPECT_EQ(Read(*store, "a key", 7), "content");
-  EXPECT_THAT(std::string(server().requests().back().Header("host")), HasSubstr("localhost"));
-  server().Inject(net::RedirectFault(there), 2);
+  uint64_t before = server().num_requests();
+  server().Inject(net::RedirectFault(there), 100);
   EXPECT_THAT(Read(*store, "a key", 7), HasSubstr("failed precondition")) << "once only";
-  server().Inject(net::RedirectFault("http://localhost/bucket/another"), 1);
+  EXPECT_EQ(server().num_requests(), before + 2);
+  server().Heal();
+  server().Inject(net::RedirectFault(server().url() + "/bucket/another"), 1);
   EXPECT_THAT(Read(*store, "a key", 7), HasSubstr("failed precondition"));
+}
+
+TEST_F(S3StoreTest, SignsNothingForAnotherHost) {
+  auto store = Open();
+  Put(*store, "key", "content");
+  net::FaultServer other(
+      [](const net::ServerRequest& request) { return net::AnswerRange(request, "content"); });
+  server().Inject(net::RedirectFault(other.url() + "/bucket/key"), 1);
+  std::string failure = Read(*store, "key", 7);
+  EXPECT_THAT(failure, HasSubstr("failed precondition"));
+  EXPECT_THAT(failure, HasSubstr(other.url())) << "names where it was sent";
+  EXPECT_EQ(other.num_requests(), 0u);
+  // Without credentials there is nothing to lose.
+  S3Options options = fake_.Options();
+  options.anonymous = true;
+  server().Inject(net::RedirectFault(other.url() + "/bucket/key"), 1);
+  EXPECT_EQ(Read(*Open(options), "key", 7), "content");
+  EXPECT_EQ(other.requests().back().Header("authorization"), "");
 }
 
 TEST_F(S3StoreTest, LearnsTheServersTime) {

@@ -20,6 +20,7 @@ void ClaimsWhatItShould(const Bench& b) {
   EXPECT_EQ(claimed.put_if_absent, b.can().put_if_absent);
   EXPECT_EQ(claimed.put_if_match, b.can().put_if_match);
   EXPECT_EQ(claimed.get_if_match, b.can().get_if_match);
+  EXPECT_EQ(claimed.put_mark, b.can().put_mark);
   EXPECT_EQ(claimed.ordered_list, b.can().ordered_list);
   EXPECT_EQ(claimed.strict_keys, b.can().strict_keys);
   EXPECT_EQ(claimed.min_part_bytes, b.can().min_part_bytes);
@@ -355,7 +356,32 @@ void RefusesWhatItCannotDo(const Bench& b) {
   EXPECT_EQ(b.Read("key"), "error: not found");
 }
 
+// Of two writes of the same bytes one can tell which is there.
+void KeepsTheMark(const Bench& b) {
+  auto mark_of = [&](const std::string& key) {
+    auto info = b->Head(key, Context());
+    return info.ok() ? info->mark : info.status().ToString();
+  };
+  std::string etag;
+  auto put = [&](const std::string& mark, bool if_match) {
+    PutOptions options{.if_absent = false, .if_match = if_match ? etag : "", .mark = mark};
+    auto made = b->Put("key", AsBytes("content"), options, Context());
+    ASSERT_TRUE(made.ok()) << made.status().ToString();
+    etag = *made;
+  };
+  put("", false);
+  EXPECT_EQ(mark_of("key"), "");
+  put("0a1b-2C", b.can().put_if_match);
+  EXPECT_EQ(mark_of("key"), "0a1b-2C");
+  put("of-another", b.can().put_if_match);
+  EXPECT_EQ(mark_of("key"), "of-another");
+  EXPECT_EQ(b.Read("key"), "content");
+  put("", false);
+  EXPECT_EQ(mark_of("key"), "") << "that of an older write";
+}
+
 bool CanWrite(const Abilities& can) { return can.write; }
+bool CanPutMark(const Abilities& can) { return can.put_mark; }
 bool CanPutIfAbsent(const Abilities& can) { return can.put_if_absent; }
 bool CanPutIfMatch(const Abilities& can) { return can.put_if_match; }
 bool CanGetIfMatch(const Abilities& can) { return can.get_if_match; }
@@ -378,6 +404,7 @@ constexpr NamedTest kTests[] = {
     HR_TEST_ROW_(PutsIfMatch, CanPutIfMatch),
     HR_TEST_ROW_(OneWriterWinsAMatch, CanPutIfMatch),
     HR_TEST_ROW_(GetsIfMatch, CanGetIfMatch),
+    HR_TEST_ROW_(KeepsTheMark, CanPutMark),
     HR_TEST_ROW_(HonorsItsContext, nullptr),
     HR_TEST_ROW_(RefusesWhatItCannotDo, nullptr),
 };

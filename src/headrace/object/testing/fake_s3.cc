@@ -15,6 +15,7 @@ namespace headrace::object {
 namespace {
 
 constexpr std::string_view kBucket = "/bucket";
+constexpr std::string_view kMarkHeader = "x-amz-meta-headrace-mark";
 
 uint64_t NumberOf(std::string_view text) {
   uint64_t value = 0;
@@ -197,6 +198,8 @@ net::ServerAnswer FakeS3::ServeObject(const net::ServerRequest& request, const W
     return Failure(412, "PreconditionFailed");
   Answer answer = net::AnswerRange(request, found->second.content, found->second.etag);
   answer.headers.push_back({"Last-Modified", "Fri, 24 May 2013 00:00:00 GMT"});
+  if (!found->second.mark.empty())
+    answer.headers.push_back({std::string(kMarkHeader), found->second.mark});
   if (answer.status == 416) answer.body = Failure(416, "InvalidRange").body;
   return answer;
 }
@@ -213,7 +216,8 @@ net::ServerAnswer FakeS3::Put(const net::ServerRequest& request, const Wanted& w
   if (std::string_view told = request.Header("content-md5"); !told.empty() && told != md5)
     return Failure(400, "BadDigest");
   Object& object = objects_[wanted.key];
-  object = {request.body, HexText(Md5(AsBytes(request.body)))};
+  object = {request.body, HexText(Md5(AsBytes(request.body))),
+            std::string(request.Header(kMarkHeader))};
   Answer answer;
   answer.headers.push_back({"ETag", "\"" + object.etag + "\""});
   return answer;

@@ -39,7 +39,7 @@ class FakeS3 {
 
  private:
   struct Object {
-    std::string content, etag;
+    std::string content, etag, mark = {};
   };
   struct PendingParts {
     std::string key;

@@ -37,13 +37,15 @@ struct State {
   int64_t clock_ns HR_GUARDED_BY(mu) = 0;  // one more at each change
   uint64_t num_uploads HR_GUARDED_BY(mu) = 0;
 
-  std::string Write(const std::string& key, std::string content) HR_REQUIRES(mu) {
+  std::string Write(const std::string& key, std::string content, const std::string& mark = "")
+      HR_REQUIRES(mu) {
     Sha256 digest;
     digest.Update(content);
     ObjectInfo info{.key = key,
                     .size_bytes = content.size(),
                     .etag = digest.Finish().substr(0, 32),
-                    .mtime_ns = ++clock_ns};
+                    .mtime_ns = ++clock_ns,
+                    .mark = options.abilities.put_mark ? mark : ""};
     std::string etag = info.etag;
     objects[key] = {std::make_shared<const std::string>(std::move(content)), std::move(info)};
     return etag;
@@ -154,7 +156,7 @@ class MemoryStore final : public ObjectStore {
     if (options.if_absent && there) return ObjectTaken(name(), key);
     if (!options.if_match.empty() && (!there || found->second.info.etag != options.if_match))
       return ObjectReplaced(name(), key);
-    return state_->Write(key, std::string(AsText(data)));
+    return state_->Write(key, std::string(AsText(data)), options.mark);
   }
 
   Status Delete(const std::string& key, const Context& ctx) override {

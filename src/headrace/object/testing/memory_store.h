@@ -17,7 +17,8 @@ struct MemoryStoreOptions {
                          .upload = true,
                          .put_if_absent = true,
                          .put_if_match = true,
-                         .get_if_match = true};
+                         .get_if_match = true,
+                         .put_mark = true};
   uint32_t threads = 4;  // that answer SubmitGets
 };
 

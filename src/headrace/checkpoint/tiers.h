@@ -1,0 +1,89 @@
+// The durable tiers of one checkpoint store, from the nearest to the farthest: the node's folders
+// (level local) and the destination (remote), or the destination alone. Each is a whole store, with
+// a head of its own, and their epochs are kept equal, so that "newest" means the same everywhere.
+// A Tier is thread-safe; Tiers has one owner.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/base/context.h"
+#include "headrace/base/status.h"
+#include "headrace/checkpoint/catalog.h"
+#include "headrace/checkpoint/data_files.h"
+#include "headrace/object/url_settings.h"
+
+namespace headrace::checkpoint {
+
+struct Tier {
+  Level level = Level::kLocal;
+  CatalogStore store;
+  std::unique_ptr<DataFiles> files;
+
+  Tier(Level durable, StorePlace place, std::unique_ptr<DataFiles> data)
+      : level(durable), store(std::move(place)), files(std::move(data)) {}
+};
+using Tiers = std::vector<std::unique_ptr<Tier>>;
+
+struct TierSettings {
+  std::vector<std::string> folders;  // of this node, striped; empty: the destination alone
+  std::string dest;                  // a folder or URL
+  Level dest_level = Level::kRemote;
+
+  // What the first folder remembers, so that tools find the rest: `tiers.json`.
+  std::string ToJson() const;
+  // kDataLoss, kFailedPrecondition (a newer program's). `name` is for messages.
+  static Result<TierSettings> FromJson(std::string_view text, std::string_view name);
+};
+
+// The folder where a helper of this store listens and locks: the first of the node's, or the
+// destination when that is a folder. kInvalidArgument when neither is one.
+Result<std::string> HomeFolder(const TierSettings& settings);
+
+// Opens all. Failures are those of OpenCheckpointStore. kInvalidArgument: a folder of the node is
+// also the destination.
+Result<Tiers> OpenTiers(const TierSettings& settings,
+                        const std::map<std::string, std::string>& storage);
+Result<Tiers> OpenTiers(const TierSettings& settings, const object::UrlSettings& storage);
+// Writes and reads tiers.json in the home folder. kNotFound when none was written.
+Status RememberTiers(FileSystem* fs, const TierSettings& settings);
+Result<TierSettings> RecallTiers(FileSystem* fs, const std::string& home);
+
+// Opens the store at `where`: with all its tiers when it is a home folder, else alone; a folder
+// then counts as this node's (level local), a URL as remote. Failures are those of OpenTiers and of
+// RecallTiers, but kNotFound.
+Result<Tiers> OpenTiersAt(FileSystem* fs, const std::string& where,
+                          const object::UrlSettings& storage);
+
+// Takes over every tier, and returns the epoch that all have now.
+Result<uint64_t> TakeOverTiers(const Tiers& tiers, std::string_view owner, const Context& ctx);
+
+// Removes what no checkpoint names. Only right after taking over, before anything is written with
+// the new epoch: until then nobody can publish. At far tiers what is younger than a day stays: a
+// drain may have copied it and not yet published.
+Status SweepTiers(const Tiers& tiers, uint64_t epoch, const Context& ctx);
+
+// Where a checkpoint was found.
+struct FoundCheckpoint {
+  CatalogEntry entry;
+  size_t tier = 0;  // the nearest that lists it
+};
+// Which checkpoint is wanted: the newest that
+struct CheckpointChoice {
+  Level level = Level::kMemory;            // is safe at least at this level,
+  std::optional<uint64_t> step = {};       // is of this step,
+  std::optional<SaveId> full_before = {};  // and is a full one, older than this
+};
+// Looks at all tiers that give the level. One that cannot be read is left out, and told in
+// `skipped`.
+//   kNotFound  there is none.
+//   others     no tier could be read: those of the last one.
+Result<FoundCheckpoint> FindNewest(const Tiers& tiers, const CheckpointChoice& choice,
+                                   const Context& ctx, std::vector<Status>* skipped);
+
+}  // namespace headrace::checkpoint

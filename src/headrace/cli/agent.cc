@@ -1,0 +1,121 @@
+// headrace agent: watches the jobs of a node, and serves metrics, an API and the dashboard.
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headrace/agent/node_agent.h"
+#include "headrace/base/text.h"
+#include "headrace/cache/cache_settings.h"
+#include "headrace/cli/commands.h"
+#include "headrace/object/pause.h"
+
+namespace headrace::cli {
+namespace {
+
+class AgentCommand final : public Command {
+ public:
+  void Declare(Arguments* arguments) override;
+  Result<ExitCode> Run(Session* session) override;
+
+ private:
+  Result<agent::NodeAgent::Options> ReadOptions(Session* session) const;
+
+  std::string listen_ = "127.0.0.1:9399", token_file_, cache_directory_;
+  std::vector<std::string> stores_;
+  uint64_t interval_s_ = 2;
+};
+
+void AgentCommand::Declare(Arguments* arguments) {
+  arguments->Texts("stores", &stores_, 0,
+                   "Checkpoint stores to show: folders (the first one of a store with tiers) or "
+                   "URLs");
+  arguments->Text("--listen", &listen_,
+                  "Where to serve: ADDRESS:PORT, numeric; port 0 takes a free one; else "
+                  "127.0.0.1:9399");
+  arguments->Text("--token-file", &token_file_,
+                  "A file with a token of at least 16 characters, which each request must then "
+                  "carry. Needed for an address that other machines reach");
+  arguments->Text("--cache-dir", &cache_directory_,
+                  "The node's cache to show and keep, or several directories with ':' between; "
+                  "else HEADRACE_CACHE_DIR");
+  arguments->Count("--interval", &interval_s_, "Seconds between two looks at the jobs");
+  arguments->Note(
+      "Finds the jobs of this user by their admin sockets, as `headrace top` does, and keeps what "
+      "they did in\nmemory: an hour in looks of 2 seconds, a day in minutes. Serves a dashboard at "
+      "/, Prometheus' format at\n/metrics and JSON at /api/v1/. Where the disk of the cache has "
+      "less free space than the cache is to\nleave, blocks are given up. Nothing can be changed "
+      "through it, and jobs do not need it.\nRuns until SIGTERM or SIGINT, and ends with code 0 "
+      "then.");
+  arguments->Example("headrace agent", "Then look at http://127.0.0.1:9399/");
+  arguments->Example("headrace agent --listen 0.0.0.0:9399 --token-file /etc/headrace/token",
+                     "For other machines, too");
+  arguments->Example("headrace agent /nvme/ckpt --cache-dir /nvme/cache",
+                     "With the life of checkpoints, and the cache kept");
+}
+
+// "127.0.0.1:9399", "[::1]:9399".
+Status ReadListen(const std::string& text, agent::HttpOptions* http) {
+  const size_t colon = text.rfind(':');
+  std::string_view port;
+  if (colon != std::string::npos) port = std::string_view(text).substr(colon + 1);
+  std::string address = text.substr(0, std::min(colon, text.size()));
+  if (address.starts_with('[') && address.ends_with(']'))
+    address = address.substr(1, address.size() - 2);
+  if (address == "localhost") address = "127.0.0.1";
+  auto parsed = std::from_chars(port.data(), port.data() + port.size(), http->port);
+  if (address.empty() || port.empty() || parsed.ec != std::errc() ||
+      parsed.ptr != port.data() + port.size())
+    return Error(Code::kInvalidArgument,
+                 "--listen: expected ADDRESS:PORT as 127.0.0.1:9399, found '{}'", EscapeText(text));
+  http->address = std::move(address);
+  return OkStatus();
+}
+
+Result<agent::NodeAgent::Options> AgentCommand::ReadOptions(Session* session) const {
+  constexpr uint64_t kMostTokenBytes = 4096, kMostSeconds = 3600;
+  agent::NodeAgent::Options options;
+  HR_RETURN_IF_ERROR(ReadListen(listen_, &options.http));
+  if (!token_file_.empty()) {
+    HR_ASSIGN_OR_RETURN(std::string text, session->fs->ReadWhole(token_file_, kMostTokenBytes));
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+    if (text.empty())
+      return Error(Code::kInvalidArgument, "{}: there is no token in it", EscapeText(token_file_));
+    options.http.token = std::move(text);
+  }
+  options.interval = std::chrono::seconds(std::clamp<uint64_t>(interval_s_, 1, kMostSeconds));
+  options.stores.fs = session->fs;
+  options.stores.storage = session->storage;
+  options.stores.checkpoints = stores_;
+  options.stores.cache_directories = cache_directory_;
+  if (cache_directory_.empty()) {
+    HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions cache, cache::ReadCacheSettings({}));
+    options.stores.cache_directories = cache.node.directory;
+  }
+  return options;
+}
+
+Result<ExitCode> AgentCommand::Run(Session* session) {
+  HR_ASSIGN_OR_RETURN(agent::NodeAgent::Options options, ReadOptions(session));
+  const std::string host = options.http.address.find(':') == std::string::npos
+                               ? options.http.address
+                               : fmt::format("[{}]", options.http.address);
+  HR_ASSIGN_OR_RETURN(auto agent, agent::NodeAgent::Start(std::move(options)));
+  const std::string url = fmt::format("http://{}:{}/", host, agent->port());
+  if (session->json)
+    session->out->Print(Json::MakeObject().Set("url", url));
+  else
+    session->out->Print("{}\n", url);
+  HR_RETURN_IF_ERROR(session->out->Flush());
+  // To be ended is what it waits for.
+  while (object::PauseFor(std::chrono::hours(1), session->ctx).ok()) continue;
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+std::unique_ptr<Command> MakeAgentCommand() { return std::make_unique<AgentCommand>(); }
+
+}  // namespace headrace::cli

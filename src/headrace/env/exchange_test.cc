@@ -1,0 +1,236 @@
+#include "headrace/env/exchange.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "headrace/env/file.h"
+#include "headrace/env/testing/temporary_directory.h"
+
+namespace headrace {
+namespace {
+
+// A request is a line; the answer is the line again.
+std::optional<std::string> Echo(std::string_view received) {
+  if (!received.ends_with('\n')) return std::nullopt;
+  return "you said " + std::string(received);
+}
+
+class ExchangeTest : public ::testing::Test {
+ protected:
+  ExchangeTest() {
+    EXPECT_EQ(::chmod(dir_.path().c_str(), 0700), 0);
+    path_ = JoinPath(dir_.path(), "s");
+  }
+  std::unique_ptr<ExchangeServer> Listen(ExchangeServer::Answer answer = Echo) {
+    ExchangeServer::Options options;
+    options.timeout = std::chrono::minutes(4);  // a busy machine may hold up client and server
+    auto server = ExchangeServer::ListenLocal(path_, options, std::move(answer));
+    EXPECT_TRUE(server.ok()) << server.status().ToString();
+    return server.ok() ? *std::move(server) : nullptr;
+  }
+  Result<std::string> Ask(const std::string& request) {
+    Context ctx;
+    ctx.deadline = Context::Clock::now() + std::chrono::minutes(4);
+    return ExchangeLocal(path_, request, 1 << 20, ctx);
+  }
+
+  TemporaryDirectory dir_;
+  std::string path_;
+};
+
+// A connection of a client that does what a test says.
+class RawClient {
+ public:
+  explicit RawClient(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+  ~RawClient() { ::close(fd_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+  // The server may have closed before.
+  void Send(const std::string& text) { (void)::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
+  // All until the server closes.
+  std::string ReadAll() {
+    std::string all;
+    char piece[4096];
+    for (;;) {
+      ssize_t got = ::recv(fd_, piece, sizeof(piece), 0);
+      if (got <= 0) return all;
+      all.append(piece, static_cast<size_t>(got));
+    }
+  }
+
+ private:
+  const int fd_;
+};
+
+// What a server answers to a line. A client that comes to a halt for longer than the server waits
+// (on a busy machine) asks again.
+std::string AskLine(uint16_t port, const std::string& line) {
+  std::string answer;
+  while (answer.empty()) {
+    RawClient client(port);
+    client.Send(line);
+    answer = client.ReadAll();
+  }
+  return answer;
+}
+
+TEST_F(ExchangeTest, OneRequestOneAnswer) {
+  auto server = Listen();
+  auto answer = Ask("hello\n");
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_EQ(*answer, "you said hello\n");
+  EXPECT_EQ(*Ask("again\n"), "you said again\n");
+}
+
+TEST_F(ExchangeTest, ThePathIsForThisUserAndGoesWithTheServer) {
+  auto server = Listen();
+  struct stat info{};
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(ExchangeServer::ListenLocal(path_, {}, Echo).status().code(), Code::kAlreadyExists);
+  server.reset();
+  EXPECT_NE(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(Ask("x\n").status().code(), Code::kNotFound);
+}
+
+TEST_F(ExchangeTest, RefusesAFolderThatOthersMayWriteTo) {
+  ASSERT_EQ(::chmod(dir_.path().c_str(), 0777), 0);
+  EXPECT_EQ(ExchangeServer::ListenLocal(path_, {}, Echo).status().code(),
+            Code::kFailedPrecondition);
+  EXPECT_EQ(ExchangeServer::ListenLocal(std::string(200, 'a'), {}, Echo).status().code(),
+            Code::kInvalidArgument);
+}
+
+TEST_F(ExchangeTest, AnAnswerLargerThanASocketsBufferArrivesWhole) {
+  const std::string large(4 << 20, 'x');
+  auto server = Listen([&](std::string_view) { return large; });
+  Context ctx;
+  auto answer = ExchangeLocal(path_, "x\n", 8 << 20, ctx);
+  ASSERT_TRUE(answer.ok()) << answer.status().ToString();
+  EXPECT_TRUE(*answer == large);
+  EXPECT_EQ(ExchangeLocal(path_, "x\n", 1 << 20, ctx).status().code(), Code::kResourceExhausted);
+}
+
+TEST_F(ExchangeTest, ARequestBeyondTheLimitEndsTheConnection) {
+  ExchangeServer::Options options;
+  options.max_request_bytes = 100;
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, options, Echo);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  RawClient client((*server)->port());
+  client.Send(std::string(100, 'x'));
+  EXPECT_EQ(client.ReadAll(), "");
+}
+
+TEST_F(ExchangeTest, ASlowClientIsSentAwayAndHoldsUpNobody) {
+  ExchangeServer::Options options;
+  options.timeout = std::chrono::milliseconds(200);
+  options.max_connections = 4;
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, options, Echo);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  // More than there is room for, and none says a whole line.
+  std::vector<std::unique_ptr<RawClient>> slow;
+  for (int i = 0; i < 12; ++i) {
+    slow.push_back(std::make_unique<RawClient>((*server)->port()));
+    slow.back()->Send("hel");
+  }
+  EXPECT_EQ(AskLine((*server)->port(), "hello\n"), "you said hello\n");
+  for (auto& client : slow) EXPECT_EQ(client->ReadAll(), "");
+}
+
+TEST_F(ExchangeTest, AClientThatDoesNotReadIsSentAway) {
+  ExchangeServer::Options options;
+  options.timeout = std::chrono::milliseconds(200);
+  options.max_connections = 1;
+  std::atomic<int> answers{0};
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, options, [&](std::string_view) {
+    ++answers;
+    return std::string(answers == 1 ? 64 << 20 : 5, 'x');
+  });
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  RawClient deaf((*server)->port());
+  deaf.Send("x\n");
+  while (answers == 0) std::this_thread::yield();
+  EXPECT_EQ(AskLine((*server)->port(), "x\n"), "xxxxx");
+}
+
+// What came in time is answered, though the server comes to it late.
+TEST_F(ExchangeTest, AServerThatWasHeldUpDoesNotTakeItOutOnTheClient) {
+  ExchangeServer::Options options;
+  options.timeout = std::chrono::milliseconds(200);
+  std::atomic<bool> held{false}, go{false};
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, options, [&](std::string_view received) {
+    held = held || received == "hold\n";
+    while (held && !go) std::this_thread::yield();
+    return Echo(received);
+  });
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  std::string answer;
+  while (answer.empty()) {  // again where it was this thread that was held up for so long
+    held = go = false;
+    RawClient client((*server)->port());
+    std::jthread holder([&] { (void)AskLine((*server)->port(), "hold\n"); });
+    while (!held) std::this_thread::yield();
+    client.Send("hello\n");
+    std::this_thread::sleep_for(options.timeout * 3 / 2);
+    go = true;
+    answer = client.ReadAll();
+  }
+  EXPECT_EQ(answer, "you said hello\n");
+}
+
+TEST_F(ExchangeTest, AClientThatGoesAwayInTheMiddleIsForgotten) {
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, {}, Echo);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  for (int i = 0; i < 50; ++i) {
+    RawClient client((*server)->port());
+    client.Send("no line end");
+  }
+  EXPECT_EQ(AskLine((*server)->port(), "hello\n"), "you said hello\n");
+}
+
+TEST_F(ExchangeTest, EndsWhileClientsAreConnected) {
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, {}, Echo);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  RawClient client((*server)->port());
+  client.Send("hel");
+  server->reset();
+  EXPECT_EQ(client.ReadAll(), "");
+}
+
+TEST_F(ExchangeTest, AddressesAreNumeric) {
+  auto port_of = [](const std::string& address) {
+    auto server = ExchangeServer::ListenTcp(address, 0, {}, Echo);
+    return server.ok() ? (*server)->port() : 0;
+  };
+  EXPECT_NE(port_of("127.0.0.1"), 0);
+  EXPECT_EQ(ExchangeServer::ListenTcp("example.org", 0, {}, Echo).status().code(),
+            Code::kInvalidArgument);
+  auto first = ExchangeServer::ListenTcp("127.0.0.1", 0, {}, Echo);
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ(ExchangeServer::ListenTcp("127.0.0.1", (*first)->port(), {}, Echo).status().code(),
+            Code::kAlreadyExists);
+  EXPECT_TRUE(IsLoopback("127.0.0.1"));
+  EXPECT_TRUE(IsLoopback("127.8.9.1"));
+  EXPECT_TRUE(IsLoopback("::1"));
+  EXPECT_FALSE(IsLoopback("0.0.0.0"));
+  EXPECT_FALSE(IsLoopback("::"));
+  EXPECT_FALSE(IsLoopback("localhost"));
+}
+
+}  // namespace
+}  // namespace headrace
