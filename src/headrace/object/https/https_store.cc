@@ -63,22 +63,18 @@ class HttpsStore final : public ObjectStore {
   void SubmitGets(std::vector<GetRequest> requests, std::vector<GetDone> dones,
                   const Context& ctx) override;
 
-  Result<std::string> Put(const std::string& key, Bytes, const PutOptions&,
-                          const Context&) override {
+  Result<std::string> Put(const std::string&, Bytes, const PutOptions&, const Context&) override {
     return CannotWrite();
   }
   Status Delete(const std::string&, const Context&) override { return CannotWrite(); }
-  Result<ListPage> List(const ListRequest& request, const Context&) override {
-    return CannotList();
-  }
+  Result<ListPage> List(const ListRequest&, const Context&) override { return CannotList(); }
   Result<std::unique_ptr<Upload>> StartUpload(const std::string&, const Context&) override {
     return CannotWrite();
   }
-  Result<std::vector<PendingUpload>> ListUploads(const std::string& prefix,
-                                                 const Context&) override {
+  Result<std::vector<PendingUpload>> ListUploads(const std::string&, const Context&) override {
     return CannotList();
   }
-  Status AbortUpload(const PendingUpload& upload, const Context&) override { return CannotWrite(); }
+  Status AbortUpload(const PendingUpload&, const Context&) override { return CannotWrite(); }
 
  private:
   // What happens to one read until it is done. One thread at a time has it.
