@@ -40,4 +40,4 @@ wheel: ## Build a wheel into dist/ that needs no compiler and no libraries
 	@scripts/wheel.sh
 
 clean: ## Remove what the builds made (keeps .venv)
-	rm -rf build build-* dist .demo python/headrace/bin python/headrace/_native*.so .pytest_cache .mypy_cache .ruff_cache
+	rm -rf build build-* .cache/pytest dist .demo python/headrace/bin python/headrace/_native*.so .mypy_cache .ruff_cache

@@ -19,15 +19,18 @@ step() {
   [ $result = ok ]
 }
 
-# Adds up the closing lines of ctest and pytest in the logs of this run's steps.
+# Adds up the closing lines of ctest and pytest in the logs of this run's steps. What passed when it was
+# run again counts as passed.
 count_tests() {
   local name log
   for name in "${step_names[@]}"; do
     log=$logs/${name// /-}.log
     sed -nE 's/^[0-9]+% tests passed, ([0-9]+) tests? failed out of ([0-9]+).*/ctest \1 \2/p' "$log"
+    sed -nE 's/^again: ([0-9]+) passed.* in .*s.*/again \1/p' "$log"
     grep -E '^(=+ )?[0-9]+ [a-z]+.* in [0-9.]+s' "$log" | grep -oE '[0-9]+ (passed|failed|error|errors|skipped)' || true
   done | awk '
     $1 == "ctest" { failed += $2; passed += $3 - $2; next }
+    $1 == "again" { failed -= $2; passed += $2; next }
     $2 == "passed" { passed += $1 }
     $2 ~ /failed|error/ { failed += $1 }
     $2 == "skipped" { skipped += $1 }
