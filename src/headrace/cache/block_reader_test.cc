@@ -116,7 +116,7 @@ TEST_P(BlockReaderTest, ManyAtOnceTakeTurnsForMemory) {
     out[static_cast<size_t>(i)].resize(id.length);
     ASSERT_TRUE(cache_
                     ->StartRead(id, 0, Writable(&out[static_cast<size_t>(i)]), Context(),
-                                [&](Status status) {
+                                [&](const Status& status) {
                                   failed += !status.ok();
                                   --pending;
                                 })
@@ -206,7 +206,7 @@ TEST_P(BlockReaderTest, ReadsNothingAndRefusesWhatIsOutside) {
   auto reader = BlockReader::Create(PosixFileSystem(), &cache_->paths(), {});
   ASSERT_TRUE(reader.ok());
   BlockReader::Wanted wanted{Id(7), kBlock - 5, Writable(&out)};
-  EXPECT_EQ((*reader)->Start(wanted, Context(), [](Status) {}).code(), Code::kInternal);
+  EXPECT_EQ((*reader)->Start(wanted, Context(), [](const Status&) {}).code(), Code::kInternal);
 }
 
 std::string NameOf(const ::testing::TestParamInfo<std::tuple<Driver, DirectReads>>& info) {

@@ -118,7 +118,7 @@ TEST(Safetensors, WritesTheSameBytesAsEver) {
 
 TEST(Safetensors, RefusesToWriteWhatCannotBeRead) {
   const std::vector<uint64_t> one = {1}, huge = {uint64_t{1} << 62}, deep(65, 1);
-  auto code = [](std::vector<SafetensorsSpec> specs) {
+  auto code = [](const std::vector<SafetensorsSpec>& specs) {
     return WriteSafetensorsHeader(specs).status().code();
   };
   EXPECT_EQ(code({{"\xff", DType::kU8, one}}), Code::kInvalidArgument);

@@ -177,7 +177,7 @@ TEST(DatasetTar, NearFieldsShareOneReadAndFarOnesDoNot) {
   auto reader = SampleReader::Create(dataset, ReadOptions());
   auto id = [&](const char* name) { return dataset->FindField(name).value(); };
   ASSERT_TRUE(reader->Read(0, {}, Context()).ok());  // opens the shard
-  auto reads = [&](std::vector<FieldId> wanted) {
+  auto reads = [&](const std::vector<FieldId>& wanted) {
     uint64_t before = fs.count(FileOperation::kRead);
     auto view = reader->Read(0, wanted, Context());
     EXPECT_TRUE(view.ok());

@@ -259,7 +259,7 @@ TEST_P(AsyncReadTest, ADoneMaySubmitAndTheEndWaitsForAll) {
     auto reader = Make();
     submit = [&, r = reader.get()] {
       std::vector<AsyncRead> reads(1);
-      reads[0] = {file_.get(), 1000, {Writable(&out)}, AsyncRead::kAll, [&](Status status) {
+      reads[0] = {file_.get(), 1000, {Writable(&out)}, AsyncRead::kAll, [&](const Status& status) {
                     wrong += !status.ok();
                     if (--left > 0) submit();
                   }};

@@ -117,7 +117,7 @@ TEST_F(ExchangeTest, RefusesAFolderThatOthersMayWriteTo) {
 }
 
 TEST_F(ExchangeTest, AnAnswerLargerThanASocketsBufferArrivesWhole) {
-  const std::string large(4 << 20, 'x');
+  std::string large(4 << 20, 'x');
   auto server = Listen([&](std::string_view) { return large; });
   Context ctx;
   auto answer = ExchangeLocal(path_, "x\n", 8 << 20, ctx);

@@ -11,12 +11,6 @@ void Add(std::atomic<uint64_t>* counter, uint64_t n) {
   counter->fetch_add(n, std::memory_order_relaxed);
 }
 
-const Status& StatusOf(const Status& status) { return status; }
-template <typename T>
-const Status& StatusOf(const Result<T>& result) {
-  return result.status();
-}
-
 // One call, from its start to its answer.
 class Call {
  public:
@@ -36,6 +30,10 @@ class Call {
                                                       : Stage::kMeta;
     counters_->stages.Busy(stage, ns, status.ok() ? bytes : 0);
     TraceInterval(TraceKind::kRequest, static_cast<uint8_t>(stage), ns, status.ok() ? bytes : 0);
+  }
+  template <typename T>
+  void End(const Result<T>& result, uint64_t bytes = 0) const {
+    End(result.status(), bytes);
   }
 
  private:
@@ -59,7 +57,7 @@ class CountedUpload final : public Upload {
   Result<std::string> Complete(uint32_t num_parts, const Context& ctx) override {
     Call call(counters_.get(), &counters_->writes);
     auto etag = upload_->Complete(num_parts, ctx);
-    call.End(etag.status());
+    call.End(etag);
     return etag;
   }
   Status Abort(const Context& ctx) override {
@@ -93,7 +91,7 @@ class CountedStore final : public ObjectStore {
       Call call(counters_.get(), bytes > 0 ? &counters_->gets : &counters_->heads);
       dones[i] = [counters = counters_, call, bytes,
                   done = std::move(dones[i])](Result<ObjectInfo> result) {
-        call.End(result.status(), bytes);
+        call.End(result, bytes);
         if (result.ok()) Add(&counters->bytes_read, bytes);
         done(std::move(result));
       };
@@ -132,7 +130,7 @@ class CountedStore final : public ObjectStore {
   auto Count(std::atomic<uint64_t>* kind, const Run& run, uint64_t bytes = 0) -> decltype(run()) {
     Call call(counters_.get(), kind);
     auto result = run();
-    call.End(StatusOf(result), bytes);
+    call.End(result, bytes);
     return result;
   }
 

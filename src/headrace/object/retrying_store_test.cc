@@ -18,7 +18,6 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 class RetryingStoreTest : public ::testing::Test {
  protected:
@@ -176,7 +175,7 @@ TEST_F(RetryingStoreTest, ReadsAreTriedAgainEachForItself) {
   int left = 3;
   std::vector<ObjectStore::GetDone> dones;
   for (size_t i = 0; i < 3; ++i) {
-    dones.emplace_back([&, i](Result<ObjectInfo> result) {
+    dones.emplace_back([&, i](const Result<ObjectInfo>& result) {
       MutexLock lock(&mu);
       codes[i] = result.status().code();
       if (--left == 0) all.NotifyOne();
@@ -222,7 +221,7 @@ TEST_F(RetryingStoreTest, ClosingEndsReadsThatWait) {
   Code code = Code::kOk;
   store->SubmitGets(
       {{.key = "key", .offset = 0, .out = std::as_writable_bytes(std::span(out)), .if_match = {}}},
-      {[&](Result<ObjectInfo> result) { code = result.status().code(); }}, Context());
+      {[&](const Result<ObjectInfo>& result) { code = result.status().code(); }}, Context());
   store.reset();
   EXPECT_EQ(code, Code::kCancelled);
 }
@@ -244,7 +243,7 @@ TEST_F(RetryingStoreTest, ACancelledReadDoesNotWaitForItsTime) {
   std::string out(1, '?');
   store->SubmitGets(
       {{.key = "key", .offset = 0, .out = std::as_writable_bytes(std::span(out)), .if_match = {}}},
-      {[&](Result<ObjectInfo> result) {
+      {[&](const Result<ObjectInfo>& result) {
         MutexLock lock(&mu);
         code = result.status().code();
         answered.NotifyOne();

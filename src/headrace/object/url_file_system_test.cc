@@ -11,7 +11,6 @@ namespace headrace::object {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(UrlFileSystem, FindsFilesByPathAndByUrl) {
   TemporaryDirectory dir;

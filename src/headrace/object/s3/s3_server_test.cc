@@ -139,7 +139,7 @@ TEST(S3Server, ReadsALargeObjectInManyParts) {
                         .offset = at,
                         .out = {reinterpret_cast<std::byte*>(out.data()) + at, kPart},
                         .if_match = *etag});
-    dones.emplace_back([&](Result<ObjectInfo> result) {
+    dones.emplace_back([&](const Result<ObjectInfo>& result) {
       MutexLock lock(&mu);
       if (result.ok() && result->size_bytes == kBytes) ++num_right;
       if (++num_done == kBytes / kPart) finished.NotifyOne();

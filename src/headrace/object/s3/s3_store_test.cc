@@ -40,7 +40,8 @@ const bool kRegistered =
 
 class S3StoreTest : public ::testing::Test {
  protected:
-  std::unique_ptr<ObjectStore> Open(S3Options options, const std::string& bucket = "bucket") {
+  std::unique_ptr<ObjectStore> Open(const S3Options& options,
+                                    const std::string& bucket = "bucket") {
     auto settings = ReadS3Settings(options, world_.Get());
     EXPECT_TRUE(settings.ok()) << settings.status().ToString();
     auto store = OpenS3Store(bucket, *settings, PatientClient());
@@ -73,7 +74,7 @@ class S3StoreTest : public ::testing::Test {
 // Answers of requests for objects, but not those of others.
 bool IsGet(const net::ServerRequest& request) { return request.method == "GET"; }
 
-net::Fault AnswerWith(net::ServerAnswer answer) {
+net::Fault AnswerWith(const net::ServerAnswer& answer) {
   return [answer](const net::ServerRequest&, net::ServerAnswer& given) { given = answer; };
 }
 
@@ -324,7 +325,7 @@ TEST_F(S3RenewalTest, RenewsInTheMiddleOfReading) {
                         .offset = 0,
                         .out = {reinterpret_cast<std::byte*>(out.data()), out.size()},
                         .if_match = {}});
-    dones.emplace_back([&](Result<ObjectInfo> result) {
+    dones.emplace_back([&](const Result<ObjectInfo>& result) {
       MutexLock lock(&mu);
       if (!result.ok()) failures.push_back(result.status().ToString());
       if (++num_done == outs.size()) finished.NotifyOne();
@@ -565,7 +566,7 @@ TEST_F(S3StoreTest, WaitsForItsReadsWhenItIsDestroyed) {
                       .out = {reinterpret_cast<std::byte*>(out.data()), out.size()},
                       .if_match = {}});
   std::vector<ObjectStore::GetDone> dones;
-  dones.emplace_back([&](Result<ObjectInfo>) { done = true; });
+  dones.emplace_back([&](const Result<ObjectInfo>&) { done = true; });
   store->SubmitGets(std::move(requests), std::move(dones), Context());
   store.reset();
   EXPECT_TRUE(done);
