@@ -52,7 +52,7 @@ Result<std::shared_ptr<ObjectStore>> WrapStore(std::shared_ptr<ObjectStore> stor
                                                CacheOnDemand* cache, const object::S3Options& s3) {
   CachingStoreOptions options;
   options.head_ttl_ms = 0;
-  options.planned_alone = cache->options().node.directory.empty();
+  options.planned_alone = !cache->on_disk();
   HR_ASSIGN_OR_RETURN(options.identity, IdentityOf(*store, s3));
   HR_ASSIGN_OR_RETURN(std::shared_ptr<ProcessCache> made, cache->Get());
   HR_ASSIGN_OR_RETURN(auto wrapped,
@@ -80,12 +80,44 @@ SidePlace SideOnDemand(std::shared_ptr<CacheOnDemand> cache,
 struct Registry {
   Mutex mu;  // leaf
   std::map<std::string, std::shared_ptr<CacheOnDemand>> caches HR_GUARDED_BY(mu);
-  std::map<uint64_t, std::shared_ptr<CacheOnDemand>> memories HR_GUARDED_BY(mu);  // by size
   std::map<std::string, std::shared_ptr<const Wrap>> wraps HR_GUARDED_BY(mu);
 };
 Registry& AllMade() {
   static auto* made = new object::PerProcess<Registry>([] { return std::make_unique<Registry>(); });
   return made->Get();
+}
+
+// The one of these options in this process; null when they name neither directory nor memory.
+std::shared_ptr<CacheOnDemand> FindCache(const BlockCacheOptions& options) {
+  const bool on_disk = !options.node.directory.empty();
+  if (!on_disk && options.memory_bytes == 0) return nullptr;
+  std::string name = fmt::format("{} {} {}", on_disk ? options.node.limit_bytes : 0,
+                                 options.memory_bytes, options.node.directory);
+  Registry& made = AllMade();
+  MutexLock lock(&made.mu);
+  std::shared_ptr<CacheOnDemand>& cache = made.caches[name];
+  if (!cache) cache = std::make_shared<CacheOnDemand>(options);
+  return cache;
+}
+
+// Puts a CachingStore around each store that is opened. The same for the same cache and place.
+std::shared_ptr<const Wrap> WrapWithCache(const std::shared_ptr<CacheOnDemand>& cache,
+                                          const object::S3Options& s3) {
+  // Of what `s3` says only this decides which place a bucket's name means.
+  object::S3Options place;
+  place.endpoint = s3.endpoint;
+  place.profile = s3.profile;
+  place.anonymous = true;  // credentials are not looked for
+  std::string name = fmt::format("{} {}:{} {}", reinterpret_cast<uintptr_t>(cache.get()),
+                                 place.endpoint.size(), place.endpoint, place.profile);
+  Registry& made = AllMade();
+  MutexLock lock(&made.mu);
+  std::shared_ptr<const Wrap>& wrap = made.wraps[name];
+  if (!wrap)
+    wrap = std::make_shared<const Wrap>([cache, place](std::shared_ptr<ObjectStore> store) {
+      return WrapStore(std::move(store), cache.get(), place);
+    });
+  return wrap;
 }
 
 }  // namespace
@@ -123,26 +155,6 @@ CacheCounters CacheOnDemand::counters() {
   return cache ? cache->counters() : CacheCounters();
 }
 
-std::shared_ptr<CacheOnDemand> FindCache(const BlockCacheOptions& options) {
-  if (options.node.directory.empty()) return nullptr;
-  std::string name = fmt::format("{} {} {}", options.node.limit_bytes, options.memory_bytes,
-                                 options.node.directory);
-  Registry& made = AllMade();
-  MutexLock lock(&made.mu);
-  std::shared_ptr<CacheOnDemand>& cache = made.caches[name];
-  if (!cache) cache = std::make_shared<CacheOnDemand>(options);
-  return cache;
-}
-
-std::shared_ptr<CacheOnDemand> FindMemory(const BlockCacheOptions& options) {
-  if (!options.node.directory.empty() || options.memory_bytes == 0) return nullptr;
-  Registry& made = AllMade();
-  MutexLock lock(&made.mu);
-  std::shared_ptr<CacheOnDemand>& memory = made.memories[options.memory_bytes];
-  if (!memory) memory = std::make_shared<CacheOnDemand>(options);
-  return memory;
-}
-
 bool WaitForCaches(std::chrono::nanoseconds timeout) {
   const auto end = Context::Clock::now() + timeout;
   bool idle = true;
@@ -157,23 +169,12 @@ CacheCounters CountersOfAllCaches() {
   return sum;
 }
 
-std::shared_ptr<const Wrap> WrapWithCache(const std::shared_ptr<CacheOnDemand>& cache,
-                                          const object::S3Options& s3) {
-  // Of what `s3` says only this decides which place a bucket's name means.
-  object::S3Options place;
-  place.endpoint = s3.endpoint;
-  place.profile = s3.profile;
-  place.anonymous = true;  // credentials are not looked for
-  std::string name = fmt::format("{} {}:{} {}", reinterpret_cast<uintptr_t>(cache.get()),
-                                 place.endpoint.size(), place.endpoint, place.profile);
-  Registry& made = AllMade();
-  MutexLock lock(&made.mu);
-  std::shared_ptr<const Wrap>& wrap = made.wraps[name];
-  if (!wrap)
-    wrap = std::make_shared<const Wrap>([cache, place](std::shared_ptr<ObjectStore> store) {
-      return WrapStore(std::move(store), cache.get(), place);
-    });
-  return wrap;
+std::shared_ptr<CacheOnDemand> ReadThrough(const BlockCacheOptions& options,
+                                           object::UrlSettings* url) {
+  std::shared_ptr<CacheOnDemand> cache = FindCache(options);
+  if (!cache) return nullptr;
+  url->wrap = WrapWithCache(cache, url->s3);
+  return cache->on_disk() ? cache : nullptr;
 }
 
 Result<StorageSettings> ReadStorageSettings(const std::map<std::string, std::string>& named,
@@ -185,9 +186,7 @@ Result<StorageSettings> ReadStorageSettings(const std::map<std::string, std::str
   HR_ASSIGN_OR_RETURN(settings.url, object::ReadUrlSettings(of_urls));
   HR_ASSIGN_OR_RETURN(BlockCacheOptions options, ReadCacheSettings(of_cache));
   options.node.warn = warn;
-  settings.cache = FindCache(options);
-  auto through = settings.cache ? settings.cache : FindMemory(options);
-  if (through) settings.url.wrap = WrapWithCache(through, settings.url.s3);
+  settings.cache = ReadThrough(options, &settings.url);
   if (settings.cache && options.keep_seek_points)
     settings.side = SideOnDemand(settings.cache, std::move(warn));
   return settings;

@@ -32,7 +32,8 @@ class CacheOnDemand {
   Result<std::shared_ptr<ProcessCache>> Get();
   // What this process has counted so far; zeros while there is no cache.
   CacheCounters counters();
-  const BlockCacheOptions& options() const { return options_; }
+  // False: memory alone, for what loaders read by plan.
+  bool on_disk() const { return !options_.node.directory.empty(); }
 
  private:
   struct Holder {
@@ -51,23 +52,17 @@ struct StorageSettings {
   SidePlace side;
 };
 
-// The cache of these options in this process: the same for the same directory and sizes, kept for
-// ever. Null when they name no directory.
-std::shared_ptr<CacheOnDemand> FindCache(const BlockCacheOptions& options);
-// Memory alone, for what loaders read by plan: the same for the same size. Null when the options
-// name a directory, or no memory.
-std::shared_ptr<CacheOnDemand> FindMemory(const BlockCacheOptions& options);
+// Sets the wrap of `url`, so that its stores are read through the cache whose directory the options
+// name, or, where they name none, plans through memory alone. Both are the same for the same
+// directory and sizes, and kept for ever; buckets of the same name at different places are told
+// apart by the endpoint and profile of `url`. Returns the cache; null without a directory.
+std::shared_ptr<CacheOnDemand> ReadThrough(const BlockCacheOptions& options,
+                                           object::UrlSettings* url);
 
 // WaitUntilIdle for all caches of this process, within `timeout` altogether: for programs that end.
 bool WaitForCaches(std::chrono::nanoseconds timeout);
 // What all caches of this process have counted so far. Memory alone is no cache of a node.
 CacheCounters CountersOfAllCaches();
-
-// For UrlSettings::wrap: puts a CachingStore around each store that is opened, which leaves all but
-// plans alone where there is memory alone. The same for the same cache and `s3`, which tells apart
-// buckets of the same name at different places.
-std::shared_ptr<const object::UrlSettings::Wrap> WrapWithCache(
-    const std::shared_ptr<CacheOnDemand>& cache, const object::S3Options& s3);
 
 // Settings by name: those of ReadCacheSettings, which begin with "cache", and those of
 // object::ReadUrlSettings. `warn` is told as NodeCacheOptions::warn is; of several for one cache

@@ -68,6 +68,7 @@ Result<ExitCode> CacheCommand::Warm(Session* session) {
   session->cache.directory = directory_;
   session->cache.bytes = limit_;
   HR_RETURN_IF_ERROR(UseCache(session));
+  session->fs = object::UrlFileSystem(session->storage);
   return warm_.Run(session, object_);
 }
 

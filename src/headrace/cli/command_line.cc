@@ -164,6 +164,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Session* sess
     Parsed parsed = Parse(arguments, session);
     code = parsed.code;
     if (parsed.cached) status = UseCache(session);
+    if (!session->fs) session->fs = object::UrlFileSystem(session->storage);
     if (parsed.command && status.ok()) {
       auto run = parsed.command->Run(session);
       if (run.ok()) {

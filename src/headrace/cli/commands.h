@@ -30,7 +30,9 @@ struct CacheArguments {
 
 // What a command works with. --json and --quiet are declared for every command.
 struct Session {
-  FileSystem* fs = nullptr;     // of paths, and of URLs without settings of their own
+  // Of paths, and of URLs without settings of their own. RunCommandLine makes it of `storage` if
+  // null.
+  FileSystem* fs = nullptr;
   object::UrlSettings storage;  // of URLs
   CacheArguments cache;         // declared for commands with CommandEntry::cached
   Context ctx;

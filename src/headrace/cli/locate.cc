@@ -32,14 +32,7 @@ Status UseCache(Session* session) {
   options.node.warn = [](const std::string& line) {
     WriteStderr(AsBytes("headrace: " + line + "\n"));
   };
-  session->cache.used = cache::FindCache(options);
-  auto through = session->cache.used;
-  // A file system of another kind, as of a test, reads no URLs.
-  if (!through && session->fs == object::UrlFileSystem(session->storage))
-    through = cache::FindMemory(options);
-  if (!through) return OkStatus();
-  session->storage.wrap = cache::WrapWithCache(through, session->storage.s3);
-  session->fs = object::UrlFileSystem(session->storage);
+  session->cache.used = cache::ReadThrough(options, &session->storage);
   return OkStatus();
 }
 

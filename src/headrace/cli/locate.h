@@ -11,7 +11,8 @@
 namespace headrace::cli {
 
 void DeclareCache(Arguments* arguments, CacheArguments* cache);
-// Lets the session read URLs through the cache that its arguments or the environment name, if any.
+// Lets the session's storage be read through the cache that its arguments or the environment name,
+// if any; a file system that was made of it before is not.
 // Fails as cache::ReadCacheSettings.
 Status UseCache(Session* session);
 // Waits, some seconds at most, until what was fetched has come to the cache's disk.

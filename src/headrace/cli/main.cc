@@ -4,7 +4,6 @@
 #include "headrace/base/fault_point.h"
 #include "headrace/cli/command_line.h"
 #include "headrace/env/console.h"
-#include "headrace/object/url_file_system.h"
 
 int main(int argc, char** argv) {
   using namespace headrace;  // NOLINT: the program is this namespace's
@@ -20,7 +19,6 @@ int main(int argc, char** argv) {
   }
   session.storage = *std::move(storage);
   session.storage.cancelled = session.ctx.cancelled;
-  session.fs = object::UrlFileSystem(session.storage);
   if (auto faults = EnvironmentText("HEADRACE_FAULTS")) {
     Status armed = ArmFaultsFromText(*faults);
     if (!armed.ok()) {
