@@ -8,8 +8,8 @@
 
 #include "headrace/agent/node_agent.h"
 #include "headrace/base/text.h"
-#include "headrace/cache/cache_settings.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/object/pause.h"
 
 namespace headrace::cli {
@@ -23,7 +23,8 @@ class AgentCommand final : public Command {
  private:
   Result<agent::NodeAgent::Options> ReadOptions(Session* session) const;
 
-  std::string listen_ = "127.0.0.1:9399", token_file_, cache_directory_;
+  std::string listen_ = "127.0.0.1:9399", token_file_;
+  CacheArguments cache_;
   std::vector<std::string> stores_;
   uint64_t interval_s_ = 2;
 };
@@ -38,7 +39,7 @@ void AgentCommand::Declare(Arguments* arguments) {
   arguments->Text("--token-file", &token_file_,
                   "A file with a token of at least 16 characters, which each request must then "
                   "carry. Needed for an address that other machines reach");
-  arguments->Text("--cache-dir", &cache_directory_,
+  arguments->Text("--cache-dir", &cache_.directory,
                   "The node's cache to show and keep, or several directories with ':' between; "
                   "else HEADRACE_CACHE_DIR");
   arguments->Count("--interval", &interval_s_, "Seconds between two looks at the jobs");
@@ -89,11 +90,8 @@ Result<agent::NodeAgent::Options> AgentCommand::ReadOptions(Session* session) co
   options.stores.fs = session->fs;
   options.stores.storage = session->storage;
   options.stores.checkpoints = stores_;
-  options.stores.cache_directories = cache_directory_;
-  if (cache_directory_.empty()) {
-    HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions cache, cache::ReadCacheSettings({}));
-    options.stores.cache_directories = cache.node.directory;
-  }
+  HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions cache, ReadCacheArguments(cache_));
+  options.stores.cache_directories = cache.node.directory;
   return options;
 }
 

@@ -29,7 +29,8 @@ class CacheCommand final : public Command {
 
   Result<ExitCode> Warm(Session* session);
 
-  std::string action_, object_, directory_, limit_;
+  std::string action_, object_;
+  CacheArguments cache_;
   CacheWarm warm_;
 };
 
@@ -39,9 +40,9 @@ void CacheCommand::Declare(Arguments* arguments) {
   arguments->OptionalText("object", &object_,
                           "For pin, unpin and evict (ls: optional): an object as `ls` names it, or "
                           "the beginning of names with a '*' behind. For warm: a data set, by URL");
-  arguments->Text("--cache-dir", &directory_,
+  arguments->Text("--cache-dir", &cache_.directory,
                   "The cache's directory, or several with ':' between; else HEADRACE_CACHE_DIR");
-  arguments->Text("--cache-bytes", &limit_,
+  arguments->Text("--cache-bytes", &cache_.bytes,
                   "warm: most bytes of the cache; else HEADRACE_CACHE_BYTES, else what it was last "
                   "given");
   warm_.Declare(arguments);
@@ -65,19 +66,16 @@ void CacheCommand::Declare(Arguments* arguments) {
 }
 
 Result<ExitCode> CacheCommand::Warm(Session* session) {
-  session->cache.directory = directory_;
-  session->cache.bytes = limit_;
+  session->cache = cache_;
   HR_RETURN_IF_ERROR(UseCache(session));
   session->fs = object::UrlFileSystem(session->storage);
   return warm_.Run(session, object_);
 }
 
 Result<ExitCode> CacheCommand::Run(Session* session) {
-  if (directory_.empty()) {
-    HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, cache::ReadCacheSettings({}));
-    directory_ = options.node.directory;
-  }
-  if (directory_.empty())
+  HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, ReadCacheArguments(cache_));
+  cache_.directory = options.node.directory;
+  if (cache_.directory.empty())
     return Status(Code::kInvalidArgument,
                   "which cache? name it with --cache-dir or HEADRACE_CACHE_DIR");
   bool changes = action_ == "pin" || action_ == "unpin" || action_ == "evict";
@@ -94,7 +92,7 @@ Result<ExitCode> CacheCommand::Run(Session* session) {
   if (changes && object_.empty())
     return Error(Code::kInvalidArgument, "{} what? Name an object as `headrace cache ls` does",
                  action_);
-  HR_ASSIGN_OR_RETURN(auto admin, CacheAdmin::Open(session->fs, directory_));
+  HR_ASSIGN_OR_RETURN(auto admin, CacheAdmin::Open(session->fs, cache_.directory));
   NoteWhatDoesNotWork(session, admin.get());
   if (changes) return Change(session, admin.get());
   if (action_ == "stat") return Stat(session, admin.get());
@@ -139,7 +137,7 @@ Result<ExitCode> CacheCommand::Stat(Session* session, CacheAdmin* admin) {
     Json directories = Json::MakeArray();
     for (const auto& disk : disks) directories.Append(Describe(session, disk.get()));
     Json json = Json::MakeObject()
-                    .Set("directory", EscapeText(directory_))
+                    .Set("directory", EscapeText(cache_.directory))
                     .Set("directories", std::move(directories))
                     .Set("limit_bytes", limit)
                     .Set("used_bytes", used)

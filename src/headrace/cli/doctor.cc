@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "headrace/cache/cache_settings.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/doctor_fix.h"
 #include "headrace/cli/findings.h"
@@ -221,10 +219,7 @@ Result<ExitCode> DoctorCommand::Predict(Session* session, const JobRun& run) con
 }
 
 Status DoctorCommand::ReadCachePlan(Session* session, doctor::JobPlan* plan) const {
-  std::map<std::string, std::string> named;
-  if (!session->cache.directory.empty()) named.emplace("cache_dir", session->cache.directory);
-  if (!session->cache.bytes.empty()) named.emplace("cache_bytes", session->cache.bytes);
-  HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, cache::ReadCacheSettings(named));
+  HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, ReadCacheArguments(session->cache));
   plan->cache_directory = options.node.directory;
   plan->cache_limit_bytes = options.node.limit_bytes;
   // Of several directories the space is not added up here.

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "headrace/cache/cache_settings.h"
 #include "headrace/env/console.h"
 
 namespace headrace::cli {
@@ -21,14 +20,17 @@ void DeclareCache(Arguments* arguments, CacheArguments* cache) {
                   "HEADRACE_CACHE_MEMORY_BYTES, else 256 MiB");
 }
 
-Status UseCache(Session* session) {
+Result<cache::BlockCacheOptions> ReadCacheArguments(const CacheArguments& cache) {
   std::map<std::string, std::string> named;
-  const CacheArguments& cache = session->cache;
   for (const auto& [name, value] :
        {std::pair("cache_dir", &cache.directory), std::pair("cache_bytes", &cache.bytes),
         std::pair("cache_memory_bytes", &cache.memory_bytes)})
     if (!value->empty()) named.emplace(name, *value);
-  HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, cache::ReadCacheSettings(named));
+  return cache::ReadCacheSettings(named);
+}
+
+Status UseCache(Session* session) {
+  HR_ASSIGN_OR_RETURN(cache::BlockCacheOptions options, ReadCacheArguments(session->cache));
   options.node.warn = [](const std::string& line) {
     WriteStderr(AsBytes("headrace: " + line + "\n"));
   };

@@ -5,15 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "headrace/cache/cache_settings.h"
 #include "headrace/cli/commands.h"
 #include "headrace/object/url_file_system.h"
 
 namespace headrace::cli {
 
 void DeclareCache(Arguments* arguments, CacheArguments* cache);
+// What the arguments say of the cache, and where they are empty the environment. Fails as
+// cache::ReadCacheSettings.
+Result<cache::BlockCacheOptions> ReadCacheArguments(const CacheArguments& cache);
 // Lets the session's storage be read through the cache that its arguments or the environment name,
-// if any; a file system that was made of it before is not.
-// Fails as cache::ReadCacheSettings.
+// if any; a file system that was made of it before is not. Fails as ReadCacheArguments.
 Status UseCache(Session* session);
 // Waits, some seconds at most, until what was fetched has come to the cache's disk.
 void LeaveCache(const Session& session);

@@ -5,51 +5,34 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <algorithm>
 #include <map>
 #include <numeric>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "headrace/loader/testing/random_plan.h"
+
 namespace headrace::loader {
 namespace {
 
-struct Case {
-  std::vector<uint64_t> shards;
-  OrderOptions options;
-  uint64_t batch = 1, epoch = 0, position = 0;
-  uint32_t world = 1, rank = 0;
-  Tail tail = Tail::kDrop;
-  HeldShardsOptions held;
+// What one rank asks for from some position on.
+struct Case : testing::RandomPlan {
+  uint64_t epoch = 0, position = 0;
+  uint32_t rank = 0;
+  HeldShardsOptions held = {};
 
-  uint64_t num_samples() const {
-    return std::accumulate(shards.begin(), shards.end(), uint64_t{0});
-  }
-  Order MakeOrder() const { return *Order::Create(shards, "v", options); }
-  BatchPlan Plan() const { return *BatchPlan::Create(num_samples(), batch, world, rank, tail); }
+  BatchPlan Plan() const { return RandomPlan::Plan(rank); }
 };
 
 Case DrawCase() {
-  Case c;
-  const auto num_shards = *rc::gen::inRange<size_t>(1, 30);
-  c.shards =
-      *rc::gen::container<std::vector<uint64_t>>(num_shards, rc::gen::inRange<uint64_t>(0, 30));
-  c.shards[*rc::gen::inRange<size_t>(0, num_shards)] += 1;
-  c.options.seed = *rc::gen::arbitrary<uint64_t>();
-  c.options.shuffle = *rc::gen::weightedElement<bool>({{9, true}, {1, false}});
-  c.options.lanes = *rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(num_shards) + 1);
-  c.options.window_shards = *rc::gen::inRange<uint32_t>(0, 5);
-  c.batch = *rc::gen::inRange<uint64_t>(1, std::min<uint64_t>(c.num_samples(), 40) + 1);
-  c.world =
-      *rc::gen::inRange<uint32_t>(1, static_cast<uint32_t>(std::min<uint64_t>(c.batch, 8)) + 1);
+  Case c{testing::DrawPlan()};
   c.rank = *rc::gen::inRange<uint32_t>(0, c.world);
-  c.tail = *rc::gen::element(Tail::kDrop, Tail::kPad, Tail::kUneven);
   c.epoch = *rc::gen::inRange<uint64_t>(0, 3);
   if (*rc::gen::arbitrary<bool>())
     c.position = *rc::gen::inRange<uint64_t>(0, EpochPositions(c.Plan()) + 1);
   c.held.shard_bytes =
-      *rc::gen::container<std::vector<uint64_t>>(num_shards, rc::gen::inRange<uint64_t>(0, 9));
+      *rc::gen::container<std::vector<uint64_t>>(c.shards.size(), rc::gen::inRange<uint64_t>(0, 9));
   c.held.limit_bytes = *rc::gen::inRange<uint64_t>(0, 60);
   c.held.lead = *rc::gen::inRange<uint64_t>(0, 30);
   return c;

@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/loader/testing/random_plan.h"
+
 namespace headrace::loader {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::string kVersion = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -39,27 +41,12 @@ std::vector<uint64_t> Iota(uint64_t count) {
   return numbers;
 }
 
-// Some shards, empty ones among them, with at least one sample in all, and options that fit.
-struct Case {
-  std::vector<uint64_t> shards;
-  OrderOptions options;
-  uint64_t epoch;
-  uint64_t num_samples() const {
-    return std::accumulate(shards.begin(), shards.end(), uint64_t{0});
-  }
+struct Case : testing::RandomOrder {
+  uint64_t epoch = 0;
 };
 
 Case DrawCase() {
-  Case c;
-  const auto largest = *rc::gen::element<uint64_t>(1, 5, 40, 300);
-  const auto num_shards = *rc::gen::inRange<size_t>(1, 60);
-  c.shards = *rc::gen::container<std::vector<uint64_t>>(num_shards,
-                                                        rc::gen::inRange<uint64_t>(0, largest));
-  c.shards[*rc::gen::inRange<size_t>(0, num_shards)] += 1;
-  c.options.seed = *rc::gen::arbitrary<uint64_t>();
-  c.options.shuffle = *rc::gen::weightedElement<bool>({{9, true}, {1, false}});
-  c.options.lanes = *rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(num_shards) + 1);
-  c.options.window_shards = *rc::gen::inRange<uint32_t>(0, 9);
+  Case c{testing::DrawOrder(60, *rc::gen::element<uint64_t>(1, 5, 40, 300), 9)};
   c.epoch = *rc::gen::inRange<uint64_t>(0, 5);
   return c;
 }

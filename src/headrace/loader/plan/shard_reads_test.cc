@@ -6,44 +6,17 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
+#include <utility>
 #include <vector>
+
+#include "headrace/loader/testing/random_plan.h"
 
 namespace headrace::loader {
 namespace {
 
-struct Case {
-  std::vector<uint64_t> shards;
-  OrderOptions options;
-  uint64_t batch = 1;
-  uint32_t world = 1;
-  Tail tail = Tail::kDrop;
-  uint64_t num_samples() const {
-    return std::accumulate(shards.begin(), shards.end(), uint64_t{0});
-  }
-  Order MakeOrder() const { return *Order::Create(shards, "v", options); }
-  BatchPlan Plan(uint32_t rank) const {
-    return *BatchPlan::Create(num_samples(), batch, world, rank, tail);
-  }
-};
-
-Case DrawCase() {
-  Case c;
-  const auto num_shards = *rc::gen::inRange<size_t>(1, 30);
-  c.shards =
-      *rc::gen::container<std::vector<uint64_t>>(num_shards, rc::gen::inRange<uint64_t>(0, 30));
-  c.shards[*rc::gen::inRange<size_t>(0, num_shards)] += 1;
-  c.options.seed = *rc::gen::arbitrary<uint64_t>();
-  c.options.shuffle = *rc::gen::weightedElement<bool>({{9, true}, {1, false}});
-  c.options.lanes = *rc::gen::inRange<uint32_t>(0, static_cast<uint32_t>(num_shards) + 1);
-  c.options.window_shards = *rc::gen::inRange<uint32_t>(0, 5);
-  c.batch = *rc::gen::inRange<uint64_t>(1, std::min<uint64_t>(c.num_samples(), 40) + 1);
-  c.world =
-      *rc::gen::inRange<uint32_t>(1, static_cast<uint32_t>(std::min<uint64_t>(c.batch, 8)) + 1);
-  c.tail = *rc::gen::element(Tail::kDrop, Tail::kPad, Tail::kUneven);
-  return c;
-}
+using testing::DrawPlan;
+using testing::RandomPlan;
 
 // The shards that a rank reads in an epoch, with the running positions at which it does; without
 // those of foreign lanes and of padding.
@@ -64,7 +37,7 @@ std::map<uint32_t, std::set<uint64_t>> Uses(const Order& order, const BatchPlan&
 }
 
 RC_GTEST_PROP(ShardReadsProperty, CoverWhatIsReadAndComeByFirstUse, ()) {
-  const Case c = DrawCase();
+  const RandomPlan c = DrawPlan();
   const Order order = c.MakeOrder();
   const BatchPlan plan = c.Plan(*rc::gen::inRange<uint32_t>(0, c.world));
   const uint64_t epoch = *rc::gen::inRange<uint64_t>(0, 3), length = EpochPositions(plan);
@@ -96,7 +69,7 @@ RC_GTEST_PROP(ShardReadsProperty, CoverWhatIsReadAndComeByFirstUse, ()) {
 }
 
 RC_GTEST_PROP(ShardReadsProperty, RanksOfAWorldThatDividesTheLanesShareNoShard, ()) {
-  Case c = DrawCase();
+  const RandomPlan c = DrawPlan();
   const Order order = c.MakeOrder();
   RC_PRE(order.num_lanes() % c.world == 0);
   std::vector<uint32_t> all, expected;
@@ -110,7 +83,7 @@ RC_GTEST_PROP(ShardReadsProperty, RanksOfAWorldThatDividesTheLanesShareNoShard, 
 
 // Before the shortest lane has ended no rank meets a lane that it does not own.
 RC_GTEST_PROP(ShardReadsProperty, OnlyTheEndIsForeign, ()) {
-  const Case c = DrawCase();
+  const RandomPlan c = DrawPlan();
   const Order order = c.MakeOrder();
   const BatchPlan plan = c.Plan(*rc::gen::inRange<uint32_t>(0, c.world));
   for (uint64_t p = 0; p < c.num_samples(); ++p) {
