@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import children
 import pytest
 
 import headrace
@@ -162,23 +163,15 @@ def read_blob(url: str, options: dict[str, Any], gate: Any, answers: Any) -> Non
     import headrace.fsspec_cache  # noqa: F401
 
     fs, path = fsspec.core.url_to_fs(url, **options)
-    gate.wait(240)
+    gate.wait(children.PATIENCE_SECONDS)
     right = fs.cat(path) == BLOB
     answers.put((right, fs.cache_stats()))
 
 
 def test_two_processes_fetch_once(bucket: str, options: dict[str, Any]) -> None:
-    context = multiprocessing.get_context("spawn")
-    gate, answers = context.Barrier(2), context.Queue()
+    gate = multiprocessing.get_context("spawn").Barrier(2)
     url = f"hrcache::{bucket}/set/blob.bin"
-    children = [
-        context.Process(target=read_blob, args=(url, options, gate, answers)) for _ in range(2)
-    ]
-    for child in children:
-        child.start()
-    found = [answers.get(timeout=240) for _ in children]
-    for child in children:
-        child.join(240)
+    found = children.answers_of("spawn", read_blob, [(url, options, gate)] * 2)
     assert [right for right, _ in found] == [True, True]
     fetched = sum(stats["origin_bytes"] - stats["hedge_bytes"] for _, stats in found)
     assert fetched == len(BLOB)
@@ -187,17 +180,12 @@ def test_two_processes_fetch_once(bucket: str, options: dict[str, Any]) -> None:
 def test_it_works_in_a_forked_child_and_pickled(fs: Any, bucket: str) -> None:
     file = fs.open(f"{bucket}/set/blob.bin")
     assert file.read(100) == BLOB[:100]
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
 
-    def child() -> None:
+    def read_again(answers: Any) -> None:
         again = pickle.loads(pickle.dumps(file))
         answers.put((file.read(300_000), again.read(5), fs.cat(f"{bucket}/set/lines.txt")))
 
-    process = context.Process(target=child)
-    process.start()
-    found = answers.get(timeout=240)
-    process.join(240)
+    (found,) = children.answers_of("fork", read_again, [()])
     assert found == (BLOB[100:300_100], BLOB[100:105], OBJECTS["set/lines.txt"])
     assert file.read(50) == BLOB[100:150]
     assert pickle.loads(pickle.dumps(fs)).cat(f"{bucket}/set/deep/er/x.txt") == b"x"
