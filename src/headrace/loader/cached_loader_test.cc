@@ -58,6 +58,12 @@ class Bucket {
   std::shared_ptr<object::ObjectStore> store_ = object::MakeCountedStore(faulty_, counters_);
 };
 
+std::shared_ptr<const dataset::Dataset> OpenIn(FileSystem* bucket) {
+  auto dataset = dataset::Dataset::Open(bucket, "mem://test", {});
+  EXPECT_TRUE(dataset.ok()) << dataset.status().ToString();
+  return *dataset;
+}
+
 // A node that reads it through a cache.
 class Node {
  public:
@@ -74,11 +80,7 @@ class Node {
     store_ = *cache::CachingStore::Create(bucket.store(), cache_, {.block_bytes = kBlock});
     bucket_ = object::MakeObjectFileSystem(store_);
   }
-  std::shared_ptr<const dataset::Dataset> Open() {
-    auto dataset = dataset::Dataset::Open(bucket_.get(), "mem://test", {});
-    EXPECT_TRUE(dataset.ok()) << dataset.status().ToString();
-    return *dataset;
-  }
+  std::shared_ptr<const dataset::Dataset> Open() { return OpenIn(bucket_.get()); }
   cache::CachingStore* store() { return store_.get(); }
   FaultyFileSystem* files() { return &files_; }
   uint64_t PresentBytes(const std::vector<uint32_t>& shards) {
@@ -110,11 +112,7 @@ class Diskless {
         {.block_bytes = kBlock, .head_ttl_ms = 0, .planned_alone = true});
     bucket_ = object::MakeObjectFileSystem(store_);
   }
-  std::shared_ptr<const dataset::Dataset> Open() {
-    auto dataset = dataset::Dataset::Open(bucket_.get(), "mem://test", {});
-    EXPECT_TRUE(dataset.ok()) << dataset.status().ToString();
-    return *dataset;
-  }
+  std::shared_ptr<const dataset::Dataset> Open() { return OpenIn(bucket_.get()); }
   uint64_t memory_bytes() { return store_->cache()->memory_bytes(); }
 
  private:
@@ -162,6 +160,37 @@ std::vector<std::vector<uint64_t>> Epoch(Loader* loader, uint64_t epoch, uint64_
   EXPECT_TRUE(begun.ok()) << begun.ToString();
   for (auto ids = Next(loader); !ids.empty(); ids = Next(loader)) batches.push_back(ids);
   return batches;
+}
+
+// From the middle of one epoch into that of another, and then no more.
+void ExpectToEndAnywhere(Loader* loader) {
+  for (auto [epoch, position] : {std::pair<uint64_t, uint64_t>{5, 0}, {1, 100}}) {
+    ASSERT_TRUE(loader->Begin(epoch, position).ok());
+    Next(loader);
+  }
+  loader->Close();
+  EXPECT_EQ(loader->Next(Context()).status().code(), Code::kCancelled);
+}
+
+void ExpectTheOriginsFailure(const Bucket& bucket,
+                             const std::shared_ptr<const dataset::Dataset>& dataset) {
+  LoaderPtr loader = Make(dataset, Options(20));
+  bucket.faults()->FailNth(object::StoreOperation::kGet, 1,
+                           Error(Code::kPermissionDenied, "not allowed"), UINT64_MAX);
+  ASSERT_TRUE(loader->Begin(0, 0).ok());
+  auto batch = loader->Next(Context());
+  ASSERT_FALSE(batch.ok());
+  EXPECT_EQ(batch.status().code(), Code::kPermissionDenied);
+  EXPECT_THAT(batch.status().ToString(), HasSubstr("shard-"));
+}
+
+// There is no cache that could be.
+void ExpectNothingToWarm(const std::shared_ptr<const dataset::Dataset>& dataset) {
+  LoaderOptions options = Options(10);
+  options.cache.require_warm = true;
+  auto refused = Loader::Create(dataset, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
 }
 
 // Waits until `ready`; a test that waits in vain ends by its time limit.
@@ -264,13 +293,7 @@ TEST(CachedLoader, GoesToOtherPlacesAndEnds) {
     EXPECT_EQ(Epoch(loader.get(), epoch, position), Epoch(local.get(), epoch, position));
     EXPECT_EQ(loader->stats().cache.epoch, epoch);
   }
-  // In the middle of one, and then no more.
-  ASSERT_TRUE(loader->Begin(5, 0).ok());
-  Next(loader.get());
-  ASSERT_TRUE(loader->Begin(1, 100).ok());
-  Next(loader.get());
-  loader->Close();
-  EXPECT_EQ(loader->Next(Context()).status().code(), Code::kCancelled);
+  ExpectToEndAnywhere(loader.get());
   for (int i = 0; i < 10; ++i) {
     LoaderPtr other = Make(node.Open(), Options(20));
     ASSERT_TRUE(other->Begin(static_cast<uint64_t>(i), 0).ok());
@@ -390,11 +413,7 @@ TEST(CachedLoader, WithoutACacheThereIsNothingToTell) {
   LoaderPtr loader = Make(data.Open(), Options(10));
   Epoch(loader.get(), 0);
   EXPECT_FALSE(loader->stats().cache.has_cache);
-  LoaderOptions options = Options(10);
-  options.cache.require_warm = true;
-  auto refused = Loader::Create(data.Open(), options);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+  ExpectNothingToWarm(data.Open());
 }
 
 TEST(CachedLoader, RefusesAColdStartWhenAskedTo) {
@@ -420,14 +439,7 @@ TEST(CachedLoader, RefusesAColdStartWhenAskedTo) {
 TEST(CachedLoader, TheOriginsFailureIsTheReadersToTell) {
   Bucket bucket(std::vector<uint64_t>(4, 60));
   Node node(bucket, uint64_t{1} << 30);
-  LoaderPtr loader = Make(node.Open(), Options(20));
-  bucket.faults()->FailNth(object::StoreOperation::kGet, 1,
-                           Error(Code::kPermissionDenied, "not allowed"), UINT64_MAX);
-  ASSERT_TRUE(loader->Begin(0, 0).ok());
-  auto batch = loader->Next(Context());
-  ASSERT_FALSE(batch.ok());
-  EXPECT_EQ(batch.status().code(), Code::kPermissionDenied);
-  EXPECT_THAT(batch.status().ToString(), HasSubstr("shard-"));
+  ExpectTheOriginsFailure(bucket, node.Open());
 }
 
 // Whoever is first, the plan or a reader: each block comes once, and stays.
@@ -501,12 +513,7 @@ TEST(DisklessLoader, GoesToOtherPlacesAndEnds) {
       for (auto [epoch, position] :
            {std::pair<uint64_t, uint64_t>{0, 0}, {3, 400}, {0, 650}, {40, 0}, {2, 0}})
         EXPECT_EQ(Epoch(loader.get(), epoch, position), Epoch(local.get(), epoch, position));
-      ASSERT_TRUE(loader->Begin(5, 0).ok());
-      Next(loader.get());
-      ASSERT_TRUE(loader->Begin(1, 100).ok());
-      Next(loader.get());
-      loader->Close();
-      EXPECT_EQ(loader->Next(Context()).status().code(), Code::kCancelled);
+      ExpectToEndAnywhere(loader.get());
     }
   }
 }
@@ -514,24 +521,13 @@ TEST(DisklessLoader, GoesToOtherPlacesAndEnds) {
 TEST(DisklessLoader, HasNothingThatCouldBeWarm) {
   Bucket bucket({20, 20});
   Diskless process(bucket, 1 << 20);
-  LoaderOptions options = Options(10);
-  options.cache.require_warm = true;
-  auto refused = Loader::Create(process.Open(), options);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.status().code(), Code::kInvalidArgument);
+  ExpectNothingToWarm(process.Open());
 }
 
 TEST(DisklessLoader, TheOriginsFailureIsTheReadersToTell) {
   Bucket bucket(std::vector<uint64_t>(4, 60));
   Diskless process(bucket, 2 * bucket.bytes());
-  LoaderPtr loader = Make(process.Open(), Options(20));
-  bucket.faults()->FailNth(object::StoreOperation::kGet, 1,
-                           Error(Code::kPermissionDenied, "not allowed"), UINT64_MAX);
-  ASSERT_TRUE(loader->Begin(0, 0).ok());
-  auto batch = loader->Next(Context());
-  ASSERT_FALSE(batch.ok());
-  EXPECT_EQ(batch.status().code(), Code::kPermissionDenied);
-  EXPECT_THAT(batch.status().ToString(), HasSubstr("shard-"));
+  ExpectTheOriginsFailure(bucket, process.Open());
 }
 
 TEST(DisplaceFor, HoldsWindowsOnlyWhereThatCostsLittle) {

@@ -44,16 +44,29 @@ class RetryingStoreTest : public ::testing::Test {
   void Put(const std::string& key, const std::string& content) {
     ASSERT_TRUE(memory_->Put(key, AsBytes(content), {}, Context()).ok());
   }
-  std::string Content(const std::string& key) {
-    std::string out(memory_->Head(key, Context())->size_bytes, '?');
-    EXPECT_TRUE(memory_
-                    ->Get({.key = key,
-                           .offset = 0,
-                           .out = std::as_writable_bytes(std::span(out)),
-                           .if_match = {}},
-                          Context())
-                    .ok());
+  static Result<std::string> Read(ObjectStore& store, const std::string& key, size_t bytes,
+                                  uint64_t offset = 0) {
+    std::string out(bytes, '?');
+    auto got = store.Get({.key = key,
+                          .offset = offset,
+                          .out = std::as_writable_bytes(std::span(out)),
+                          .if_match = {}},
+                         Context());
+    if (!got.ok()) return std::move(got).status();
     return out;
+  }
+  std::string Content(const std::string& key) {
+    auto read = Read(*memory_, key, memory_->Head(key, Context())->size_bytes);
+    EXPECT_TRUE(read.ok()) << read.status().ToString();
+    return read.ok() ? *read : "";
+  }
+  // Waits for hours, in real time.
+  std::shared_ptr<ObjectStore> PatientStore() {
+    RetryOptions real;
+    real.first_pause = real.longest_pause = std::chrono::hours(10);
+    real.budget = std::chrono::hours(100);
+    real.random = [] { return 0.9; };
+    return MakeRetryingStore(faulty_, real);
   }
 
   const Status busy_ = Error(Code::kUnavailable, "503 slow down");
@@ -111,14 +124,7 @@ TEST_F(RetryingStoreTest, StaysAwayAsLongAsItIsAskedTo) {
   EXPECT_THAT(pauses_, ElementsAre(3050, 3100));
   pauses_.clear();
   faulty_->FailNth(StoreOperation::kGet, 1, Status(busy_).RetryAfter(seconds(2)));
-  std::string out(1, '?');
-  EXPECT_TRUE(Store()
-                  ->Get({.key = "key",
-                         .offset = 0,
-                         .out = std::as_writable_bytes(std::span(out)),
-                         .if_match = {}},
-                        Context())
-                  .ok());
+  EXPECT_TRUE(Read(*Store(), "key", 1).ok());
   EXPECT_THAT(pauses_, ElementsAre(2050)) << "reads too";
 }
 
@@ -197,14 +203,7 @@ TEST_F(RetryingStoreTest, ReadsAreTriedAgainEachForItself) {
 TEST_F(RetryingStoreTest, ReadsGiveUpToo) {
   Put("key", "x");
   faulty_->FailNth(StoreOperation::kGet, 1, busy_, 1'000'000);
-  std::string out(1, '?');
-  Status failed = Store()
-                      ->Get({.key = "key",
-                             .offset = 0,
-                             .out = std::as_writable_bytes(std::span(out)),
-                             .if_match = {}},
-                            Context())
-                      .status();
+  Status failed = Read(*Store(), "key", 1).status();
   EXPECT_EQ(failed.code(), Code::kUnavailable);
   EXPECT_THAT(failed.ToString(), HasSubstr("(tried "));
 }
@@ -212,11 +211,7 @@ TEST_F(RetryingStoreTest, ReadsGiveUpToo) {
 TEST_F(RetryingStoreTest, ClosingEndsReadsThatWait) {
   Put("key", "x");
   faulty_->FailNth(StoreOperation::kGet, 1, busy_, 1'000'000);
-  RetryOptions real;  // waits for hours
-  real.first_pause = real.longest_pause = std::chrono::hours(10);
-  real.budget = std::chrono::hours(100);
-  real.random = [] { return 0.9; };
-  auto store = MakeRetryingStore(faulty_, real);
+  auto store = PatientStore();
   std::string out(1, '?');
   Code code = Code::kOk;
   store->SubmitGets(
@@ -229,11 +224,7 @@ TEST_F(RetryingStoreTest, ClosingEndsReadsThatWait) {
 TEST_F(RetryingStoreTest, ACancelledReadDoesNotWaitForItsTime) {
   Put("key", "x");
   faulty_->FailNth(StoreOperation::kGet, 1, busy_, 1'000'000);
-  RetryOptions real;
-  real.first_pause = real.longest_pause = std::chrono::hours(10);
-  real.budget = std::chrono::hours(100);
-  real.random = [] { return 0.9; };
-  auto store = MakeRetryingStore(faulty_, real);
+  auto store = PatientStore();
   std::atomic<bool> cancelled{false};
   Context ctx;
   ctx.cancelled = &cancelled;
@@ -362,14 +353,7 @@ TEST_F(RetryingStoreTest, CountsAllTries) {
   auto store = MakeRetryingStore(MakeCountedStore(faulty_, counters), options_);
   faulty_->FailNth(StoreOperation::kPut, 1, busy_, 2);
   ASSERT_TRUE(store->Put("key", AsBytes("12345"), {}, Context()).ok());
-  std::string out(4, '?');
-  ASSERT_TRUE(store
-                  ->Get({.key = "key",
-                         .offset = 1,
-                         .out = std::as_writable_bytes(std::span(out)),
-                         .if_match = {}},
-                        Context())
-                  .ok());
+  ASSERT_TRUE(Read(*store, "key", 4, 1).ok());
   ASSERT_TRUE(store->Head("key", Context()).ok());
   ASSERT_TRUE(store->List({}, Context()).ok());
   EXPECT_EQ(counters->writes, 3u);
@@ -394,14 +378,7 @@ TEST_F(RetryingStoreTest, RefusalsForTooManyRequestsAreCountedApart) {
   faulty_->FailNth(StoreOperation::kGet, 1, slow_down, 1);
   faulty_->FailNth(StoreOperation::kList, 1, slow_down, 1);
   ASSERT_TRUE(store->Head("key", Context()).ok());
-  std::string out(4, '?');
-  ASSERT_TRUE(store
-                  ->Get({.key = "key",
-                         .offset = 1,
-                         .out = std::as_writable_bytes(std::span(out)),
-                         .if_match = {}},
-                        Context())
-                  .ok());
+  ASSERT_TRUE(Read(*store, "key", 4, 1).ok());
   ASSERT_TRUE(store->List({}, Context()).ok());
   EXPECT_EQ(counters->failures, 5u);
   EXPECT_EQ(counters->throttled, 4u);
