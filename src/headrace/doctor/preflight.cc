@@ -31,7 +31,7 @@ void CheckCores(const Preflight& p, FoundAt findings) {
       p.plan.threads == 0) {
     Finding finding =
         Warn("cpu-quota", "the control group allows fewer processors than the process sees",
-             {{"quota", *machine.quota_cpus, "processors", *machine.affinity_cpus}});
+             {{"quota", *machine.quota_cpus, "processors", machine.affinity_cpus}});
     finding.cause =
         "the loader takes a thread for each processor that it sees; above the quota the "
         "kernel stops all of them for the rest of each period";
