@@ -59,7 +59,7 @@ void BindRecord(nb::module_& m) {
           nb::gil_scoped_release released;
           status = StartRecording(directory, interval_seconds, limit_bytes);
         }
-        Check(std::move(status));
+        Check(status);
       },
       nb::arg("directory"), nb::arg("interval_seconds"), nb::arg("limit_bytes"));
   m.def("record_stop", [] {
