@@ -105,10 +105,11 @@ template <typename T>
 void AddAs(Bytes a, Bytes b, ElementDifference* sum) {
   const size_t count = std::min(a.size(), b.size()) / sizeof(T);
   for (size_t i = 0; i < count; ++i) {
+    const std::byte *from = a.data() + i * sizeof(T), *to = b.data() + i * sizeof(T);
     T x, y;
-    std::memcpy(&x, a.data() + i * sizeof(T), sizeof(T));
-    std::memcpy(&y, b.data() + i * sizeof(T), sizeof(T));
-    const bool changed = std::memcmp(&x, &y, sizeof(T)) != 0;
+    std::memcpy(&x, from, sizeof(T));
+    std::memcpy(&y, to, sizeof(T));
+    const bool changed = std::memcmp(from, to, sizeof(T)) != 0;
     AddPair(changed ? Distance(x, y) : 0, Size(x), changed, sum);
   }
   sum->elements += count;
