@@ -133,7 +133,10 @@ Status DatasetIndexer::Advise(Status status) const {
 Status DatasetIndexer::Lock() {
   HR_RETURN_IF_ERROR(Advise(fs_->MakeDirectories(output_)));
   auto lock = fs_->Lock(JoinPath(output_, kLockName));
-  if (lock.ok()) lock_ = *std::move(lock);
+  if (lock.ok()) {
+    lock_ = *std::move(lock);
+    return OkStatus();
+  }
   if (lock.status().code() == Code::kFailedPrecondition)
     return Error(Code::kFailedPrecondition,
                  "another run is indexing into {}: wait for it to end, or stop it", output_);
