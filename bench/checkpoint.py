@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures saving and restoring of training states, Headrace and its peers side by side, in one run.
 
-    bench/checkpoint.py --directory /nvme/bench [--repeats 3] [--quick] [--only speed,faults,kill,ranks]
+    bench/checkpoint.py --directory /nvme/bench [--repeats 3] [--quick] [--only speed,drain,...]
 
 The same states for all: 2.19 GB in 360 tensors, and 20,000 small tensors. Every contender runs once in
 a process of its own, then every contender again; the limits (a copy by one thread, and the best
@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -26,13 +27,15 @@ from pathlib import Path
 
 import campaigns
 import checkpoint_report as report
-from contenders import BENCH, HEADRACE, PEERS, interpreter
+from contenders import BENCH, HEADRACE, PEERS, REPOSITORY, interpreter
 from harness import RunError, run_program
 
 RUNNER = PEERS / "checkpoint" / "runner.py"
 RANKS = PEERS / "checkpoint" / "ranks.py"
+DRAIN = PEERS / "checkpoint" / "drain.py"
+MANIFESTS = "checkpoint_bench"  # the program, and the target that builds it
 TIMEOUT_S = 900
-PARTS = ("speed", "faults", "kill", "ranks")
+PARTS = ("speed", "faults", "kill", "ranks", "manifests", "drain")
 MIB = 2**20
 FIO_BLOCKS = (MIB, 2 * MIB, 4 * MIB)
 FIO_WRITE_DEPTHS = (1, 2, 4, 8)
@@ -78,6 +81,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--kills", type=int, default=8, help="in the midst of a save, each contender"
     )
+    parser.add_argument(
+        "--drains", type=int, default=6, help="in each repeat, while a loader is at work"
+    )
+    parser.add_argument("--interval", type=float, default=12, help="seconds between these saves")
     parser.add_argument("--quick", action="store_true", help="does everything work? tiny states")
     parser.add_argument("--render", type=Path, help="only render this JSON file of results again")
     parser.add_argument("--results", type=Path, default=BENCH / "results")
@@ -88,11 +95,13 @@ def arguments() -> argparse.Namespace:
     unknown = set(args.parts) - set(PARTS)
     if unknown:
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    args.shard_state = args.damage_state = args.kill_state = "small"
-    if args.quick:
-        args.repeats, args.saves, args.kills, args.states = 1, 2, 2, "tiny,few"
-        args.shard_state = args.damage_state = args.kill_state = "tiny"
     args.damage_state = "tiny"
+    args.shard_state = args.kill_state = "tiny" if args.quick else "small"
+    args.drain_state = "small" if args.quick else "dense"
+    args.reshardings = RESHARDINGS[:2] if args.quick else RESHARDINGS
+    if args.quick:
+        args.repeats, args.saves, args.kills, args.states = 1, 2, 1, "tiny,few"
+        args.drains, args.interval = 2, 4
     return args
 
 
@@ -301,7 +310,7 @@ def reshard(args: argparse.Namespace, name: str, saved: int, restored: int) -> d
 
 def measure_ranks(args: argparse.Namespace, names: list[str], runs: list[dict]) -> None:
     for name in (name for name in SHARDED if name in names):
-        for saved, restored in RESHARDINGS:
+        for saved, restored in args.reshardings:
             attempt(
                 runs,
                 "ranks",
@@ -309,6 +318,61 @@ def measure_ranks(args: argparse.Namespace, names: list[str], runs: list[dict]) 
                 f"{saved}to{restored}",
                 lambda name=name, a=saved, b=restored: reshard(args, name, a, b),
             )
+
+
+MANIFEST_LINE = re.compile(
+    r"^(\w+) +(\d+) ranks x (\d+) boxes: assembled in ([\d.]+) CPU s, read in ([\d.]+) CPU s, "
+    r"([\d.]+) bytes a box$"
+)
+
+
+def manifest_results(text: str) -> dict[str, dict]:
+    """What bench/micro/checkpoint_bench.cc printed: how tensors are cut -> figures."""
+    found = {}
+    for line in text.splitlines():
+        if match := MANIFEST_LINE.match(line):
+            name, ranks, boxes, assemble, read, size = match.groups()
+            found[name] = {
+                "ranks": int(ranks),
+                "boxes": int(boxes),
+                "assemble_cpu_s": float(assemble),
+                "read_cpu_s": float(read),
+                "bytes_a_box": float(size),
+            }
+    return found
+
+
+def run_manifests() -> dict[str, dict]:
+    """Build the program where the product is built, and run it."""
+    build = [str(REPOSITORY / "scripts" / "build.sh"), "dev", MANIFESTS]
+    program = REPOSITORY / "build" / "src" / "headrace" / "checkpoint" / MANIFESTS
+    for command in (build, [str(program)]):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+        if done.returncode != 0:
+            raise RunError(f"{command[0]}: {(done.stdout + done.stderr).strip()[-300:]}")
+    found = manifest_results(done.stdout)
+    if not found:
+        raise RunError(f"{MANIFESTS} said nothing that is known: {done.stdout[-300:]}")
+    return found
+
+
+def measure_manifests(runs: list[dict]) -> None:
+    try:
+        found = run_manifests()
+    except (RunError, subprocess.SubprocessError, OSError) as error:
+        runs.append({"part": "manifests", "name": MANIFESTS, "state": "", "error": str(error)})
+        print(f"  manifests FAILED: {error}", flush=True)
+        return
+    for name, result in found.items():
+        attempt(runs, "manifests", name, "", lambda result=result: result)
+
+
+def measure_drains(args: argparse.Namespace, runs: list[dict]) -> None:
+    """Headrace alone: none of the others drains."""
+    line = [str(interpreter(HEADRACE)), str(DRAIN), "--folder", str(fresh(args.directory))]
+    line += ["--state", args.drain_state, "--drains", str(args.drains)]
+    line += ["--interval", str(args.interval)]
+    attempt(runs, "drain", "Headrace", args.drain_state, lambda: run_program(line, TIMEOUT_S))
 
 
 # ---------------------------------------------------------------- run
@@ -344,6 +408,10 @@ def run_campaign(args: argparse.Namespace) -> int:
             measure_kills(args, names, campaign["runs"])
         if "ranks" in args.parts:
             measure_ranks(args, names, campaign["runs"])
+        if repeat == 0 and "manifests" in args.parts:
+            measure_manifests(campaign["runs"])
+        if "drain" in args.parts and "Headrace" in names:
+            measure_drains(args, campaign["runs"])
         campaign["repeats"] = repeat + 1
         write(args, campaign)  # a campaign that is stopped keeps the repeats it has done
     shutil.rmtree(args.directory / "run", ignore_errors=True)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import checkpoint
 import checkpoint_report as report
 
 MACHINE = {
@@ -67,6 +68,17 @@ def test_saves_are_compared_with_the_copy_and_the_disk() -> None:
     assert "X (not installed)" in page
 
 
+def test_the_best_durable_save_of_all_is_the_limit() -> None:
+    size = 1_000_000_000
+    page = page_of(
+        run("limit write", "fio write, 1 MiB x 2", gb_per_s=1.0),
+        run("speed", "A", bytes=size, saves=saves(0.1, 1.0), restores=[], file_bytes=size),
+        run("speed", "B", bytes=size, saves=saves(0.1, 0.8), restores=[], file_bytes=size),
+    )
+    assert row(page, "A")[6] == "80%"
+    assert row(page, "B")[6] == "100%"
+
+
 def test_the_best_restore_of_all_is_the_limit() -> None:
     size = 1_000_000_000
     page = page_of(
@@ -88,6 +100,50 @@ def test_kills_and_damages_are_counted() -> None:
     assert row(page, "A", 0)[1:] == ["1.010"]
     assert row(page, "A", 1)[1:] == ["5", "4", "1", "0"]
     assert row(page, "A", 2)[1:] == ["3", "2", "0", "0", "1"]
+
+
+def test_manifests_of_many_ranks_are_read_from_the_program() -> None:
+    text = "grid     4096 ranks x 300 boxes: assembled in 0.731 CPU s, read in 0.252 CPU s, 21.5 bytes a box"
+    found = checkpoint.manifest_results(f"noise\n{text}\n")
+    page = page_of(run("manifests", "grid", "", **found["grid"]))
+    assert row(page, "grid")[1:] == ["4,096 x 300", "0.731", "0.252", "21.5"]
+
+
+def test_drains_are_compared_with_the_windows_between_them() -> None:
+    result = {
+        "step_ms": 10.0,
+        "loader_ms": 5.0,
+        "interval_s": 12.0,
+        "idle_p99_ms": [10.0, 11.0, 10.5],
+        "drain_p99_ms": [11.0, 12.0, 30.0],
+        "drain_s": [2.0, 2.0, 2.0],
+        "late": 1,
+    }
+    cells = row(page_of(run("drain", "Headrace", "dense", **result)), report.NAMES["dense"])
+    assert cells[1:] == [
+        "10.0",
+        "10.5 (10.0 to 11.0)",
+        "12.0 (11.0 to 30.0)",
+        "1.14",
+        "5.0",
+        "2.00",
+        "12",
+        "1",
+    ]
+
+
+def test_a_drain_too_short_for_a_batch_has_no_ratio() -> None:
+    result = {
+        "step_ms": 10.0,
+        "loader_ms": 5.0,
+        "interval_s": 4.0,
+        "idle_p99_ms": [10.0],
+        "drain_p99_ms": [],
+        "drain_s": [0.0],
+        "late": 0,
+    }
+    cells = row(page_of(run("drain", "Headrace", "small", **result)), report.NAMES["small"])
+    assert cells[3:5] == ["-", "-"]
 
 
 def test_what_failed_is_named() -> None:

@@ -11,6 +11,7 @@ Prints JSON lines as protocol.py does.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
@@ -33,11 +34,19 @@ def say(**message: object) -> None:
     print(json.dumps(message), flush=True)
 
 
-def event(name: str) -> None:
-    """Let the harness look at the memory; wait until it has."""
-    say(event=name)
-    if os.environ.get("HEADRACE_BENCH_HARNESS"):
-        sys.stdin.readline()
+def resident_bytes(field: str) -> int:
+    """VmRSS: of this process now. VmHWM: at most, since the peak was forgotten."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def forget_peak() -> int:
+    """Let the kernel remember the peak of the memory anew; bytes resident now."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return resident_bytes("VmRSS")
 
 
 def sync_tree(folder: Path) -> None:
@@ -58,6 +67,15 @@ def forget(folder: Path) -> None:
             descriptor = os.open(path, os.O_RDONLY)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(descriptor)
+
+
+def remember(folder: Path) -> None:
+    """Bring the files into the page cache, also those that went around it."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while file.read(1 << 20):
+                    pass
 
 
 def measured(work: Callable[[], object]) -> dict:
@@ -93,9 +111,9 @@ def speed(args: argparse.Namespace) -> dict:
     state = states.make(args.state)
     into = states.empty(args.state)
     result: dict = {"bytes": states.size_of(args.state), "saves": [], "restores": []}
-    event("imported")
     folder = args.folder
     warm_up(saver, args)
+    before = forget_peak()
     if saver.saves:
         if isinstance(saver, savers.Headrace):
             saver.take_memory(state, folder / "store")
@@ -105,11 +123,12 @@ def speed(args: argparse.Namespace) -> dict:
             target.mkdir(parents=True, exist_ok=True)
             os.sync()
             result["saves"].append(save_once(saver, state, target, step))
-            event("epoch")
             if isinstance(saver, savers.Headrace):
                 saver.tidy(target)
             elif step > 0:
                 shutil.rmtree(folder / f"save{step - 1}")
+        # Helper processes are not counted; none of the contenders has one.
+        result["more_mb"] = (resident_bytes("VmHWM") - before) / 1e6
         result["file_bytes"] = sum(p.stat().st_size for p in target.rglob("*") if p.is_file())
     else:
         target = args.fixture
@@ -117,12 +136,10 @@ def speed(args: argparse.Namespace) -> dict:
             states.change(state, step)  # as the fixture's writer has
     if saver.restores:
         for cold in (True, False):
-            if cold:
-                forget(target)
+            (forget if cold else remember)(target)
             restored = measured(lambda: saver.restore(target, into))
             result["restores"].append({"cold": cold, **restored})
         result["wrong"] = states.differing(into, state)
-    event("done")
     if args.keep:
         shutil.rmtree(args.keep, ignore_errors=True)
         shutil.move(target, args.keep)
