@@ -11,13 +11,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from contenders import REPOSITORY, interpreter
-from harness import RunError
+from harness import LineReader, RunError
 
 sys.path.insert(0, str(REPOSITORY / "tests" / "servers"))
 import local
@@ -27,6 +28,7 @@ NAME = "bench"
 SERVER_GROUP = "seaweedfs"  # of bench/peers/setup, where the server comes from
 VOLUMES = 120  # of 64 MB: room for one dataset at a time
 SIGNED_FOR_S = 24 * 3600
+CALL_S = 120  # the server, or the link, may take so long for an answer
 
 
 def find_server() -> bool:
@@ -52,12 +54,15 @@ class Bucket:
         """Put each file of the folder under the prefix. Raises RunError."""
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
             key = f"{prefix}/{path.relative_to(folder).as_posix()}"
-            self._put(key, path)
+            try:
+                self._put(key, path)
+            except (OSError, http.client.HTTPException) as error:
+                raise RunError(f"{key} could not be put: {error!r}") from error
             self.sizes[key] = path.stat().st_size
 
     def _put(self, key: str, path: Path) -> None:
         url = urllib.parse.urlsplit(sign(self.server, "PUT", key))
-        connection = http.client.HTTPConnection(url.netloc, timeout=120)
+        connection = http.client.HTTPConnection(url.netloc, timeout=CALL_S)
         size = {"Content-Length": str(path.stat().st_size)}
         with contextlib.closing(connection), path.open("rb") as body:
             connection.request("PUT", f"{url.path}?{url.query}", body, size)
@@ -134,11 +139,19 @@ class Link:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.port: int = self._read()["port"]
+        assert self._process.stdout is not None
+        self._lines = LineReader(self._process.stdout)
+        try:
+            self.port: int = self._read()["port"]
+        except RunError:
+            self.close()
+            raise
 
     def _read(self) -> dict:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        try:
+            line = self._lines.next(time.monotonic() + CALL_S)
+        except TimeoutError:
+            raise RunError(f"the link to the origin gave no answer within {CALL_S} s") from None
         if not line:
             raise RunError("the link to the origin has ended")
         answer: dict = json.loads(line)
@@ -147,8 +160,11 @@ class Link:
     def down_bytes(self) -> int:
         """Bytes that the server has sent so far, HTTP headers included."""
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise RunError("the link to the origin has ended") from None
         return int(self._read()["down_bytes"])
 
     def close(self) -> None:

@@ -104,6 +104,18 @@ def sweep(path: Path, size: int, seconds: float) -> list[dict]:
     return sorted(found, key=lambda run: -run["gb_per_s"])
 
 
+def limit_of_disk(path: Path, size: int, seconds: float) -> list[dict]:
+    """The sweep; empty, after a line that says why, where fio cannot be used."""
+    reason = "fio is not installed"
+    if shutil.which("fio"):
+        try:
+            return sweep(path, size, seconds)
+        except (RunError, subprocess.SubprocessError) as error:
+            reason = f"fio failed: {error}"
+    print(f"bench: {reason}, so there is no limit of the disk", file=sys.stderr)
+    return []
+
+
 # ---------------------------------------------------------------- rows
 
 
@@ -275,10 +287,7 @@ def main() -> int:
     campaign = campaigns.begin(gigabytes=args.gigabytes, driver="", sweep=[])
     try:
         run_program([str(program), "fill", str(cache), str(size)], TIMEOUT_S)
-        if shutil.which("fio"):
-            campaign["sweep"] = sweep(file, size, args.seconds / 4)
-        else:
-            print("bench: fio is not installed, so there is no limit of the disk", file=sys.stderr)
+        campaign["sweep"] = limit_of_disk(file, size, args.seconds / 4)
         rows = cold_rows(program, cache, campaign["sweep"], file, args)
         run_rounds(args, rows + warm_rows(program, cache, args), campaign)
     finally:

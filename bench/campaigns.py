@@ -12,6 +12,7 @@ from contenders import BENCH
 from harness import RunError
 
 FIO_TIMEOUT_S = 900
+FIO_ENGINES = ("io_uring", "libaio")  # the first that the system lets fio use
 
 
 def commit_name() -> str:
@@ -49,11 +50,15 @@ def write_with_page(folder: Path, name: str, campaign: dict, page: str) -> None:
 def fio(path: Path, size: int, verb: str, block: int, depth: int, *more: str) -> dict:
     """What fio tells of direct sequential writes or reads ("write", "read") of one file."""
     command = ["fio", f"--name={verb}", f"--filename={path}", f"--size={size}", f"--rw={verb}"]
-    command += [f"--bs={block}", f"--iodepth={depth}", "--direct=1", "--ioengine=io_uring", *more]
-    done = subprocess.run(
-        [*command, "--output-format=json"], capture_output=True, text=True, timeout=FIO_TIMEOUT_S
-    )
-    if done.returncode != 0:
-        raise RunError(f"fio: {done.stderr.strip()[-300:]}")
-    job: dict = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-    return job
+    command += [f"--bs={block}", f"--iodepth={depth}", "--direct=1", *more]
+    for engine in FIO_ENGINES:
+        done = subprocess.run(
+            [*command, f"--ioengine={engine}", "--output-format=json"],
+            capture_output=True,
+            text=True,
+            timeout=FIO_TIMEOUT_S,
+        )
+        if done.returncode == 0:
+            job: dict = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+            return job
+    raise RunError(f"fio: {done.stderr.strip()[-300:]}")

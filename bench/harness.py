@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from contenders import PEERS
 
@@ -19,6 +22,8 @@ from accounting import tree_pss_bytes
 
 MEMORY_PERIOD_S = 0.25
 MEGABYTE = 1e6
+PIECE = 1 << 16  # bytes of output that are taken at once
+GRACE_S = 60  # a program that has given its result may take so long to end
 
 # Two workers that each start a pool of two threads would fight over two cores.
 QUIET = {
@@ -73,10 +78,73 @@ class MemoryWatch:
         return {"pss_mb": above / MEGABYTE, "imports_pss_mb": self._baseline / MEGABYTE}
 
 
-def _kill_after(process: subprocess.Popen, seconds: float) -> threading.Timer:
-    timer = threading.Timer(seconds, lambda: os.killpg(process.pid, 9))
-    timer.start()
-    return timer
+class LineReader:
+    """The lines that a process writes, each waited for until a moment at most."""
+
+    def __init__(self, pipe: IO) -> None:
+        self._fd = pipe.fileno()
+        self._rest = b""
+
+    def next(self, end: float) -> str | None:
+        """The next line; None at the end. Raises TimeoutError at `end`, of the monotonic clock."""
+        while b"\n" not in self._rest:
+            patience = max(0.0, end - time.monotonic())
+            if not select.select([self._fd], [], [], patience)[0]:
+                raise TimeoutError
+            more = os.read(self._fd, PIECE)
+            if not more:
+                last, self._rest = self._rest, b""
+                return last.decode(errors="replace") or None
+            self._rest += more
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line.decode(errors="replace")
+
+
+class _Run:
+    """A program under way: what it said so far."""
+
+    def __init__(self, process: subprocess.Popen, end: float) -> None:
+        self.process = process
+        self.end = end  # when it is killed
+        self.memory = MemoryWatch(process.pid)
+        self.result: dict | None = None
+        self.last = "its start"
+        self.first: float | None = None  # when its first line came
+
+    def follow(self, on_event: Callable[[str, int], None] | None) -> bool:
+        """Listen until it ends; False when it did not end in time and was killed."""
+        assert self.process.stdout is not None
+        lines = LineReader(self.process.stdout)
+        try:
+            while (line := lines.next(self.end)) is not None:
+                self.first = self.first or time.monotonic()
+                self._take(_parse(line), on_event)
+            self.process.wait(max(1.0, self.end - time.monotonic()))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            self._kill()
+            return False
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            self.memory.pause()
+        return True
+
+    def _kill(self) -> None:
+        """End it and its children, also those that it left behind."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, 9)
+        self.process.wait()
+
+    def _take(self, message: dict, on_event: Callable[[str, int], None] | None) -> None:
+        if "result" in message:
+            self.result, self.last = message["result"], "its result"
+            self.end = min(self.end, time.monotonic() + GRACE_S)
+        if "event" in message:
+            self.last = f'"{message["event"]}"'
+            if on_event:
+                on_event(message["event"], self.process.pid)
+            _answer(self.process, self.memory, message["event"])
 
 
 def run_program(
@@ -90,7 +158,8 @@ def run_program(
 
     Without `protocol`, the first line of any kind is the moment of the first sample, and the time
     from starting the process to it is added as `first_s`. `environment` replaces this process's.
-    `on_event(name, pid)` is called while the program waits after an event.
+    `on_event(name, pid)` is called while the program waits after an event. One that has not ended
+    after `timeout_s` is killed with its children: a failure, unless its result was there.
     """
     environment = {**(os.environ if environment is None else environment), **QUIET}
     with tempfile.TemporaryFile("w+") as errors:
@@ -104,32 +173,26 @@ def run_program(
             text=True,
             start_new_session=True,
         )
-        timer = _kill_after(process, timeout_s)
-        memory = MemoryWatch(process.pid)
-        result: dict | None = None
-        first_s = None
-        try:
-            for line in process.stdout:
-                if first_s is None:
-                    first_s = time.monotonic() - start
-                message = _parse(line)
-                result = message.get("result", result)
-                if "event" in message:
-                    if on_event:
-                        on_event(message["event"], process.pid)
-                    _answer(process, memory, message["event"])
-            process.wait()
-        finally:
-            timer.cancel()
-            memory.pause()
-            if process.poll() is None:
-                os.killpg(process.pid, 9)
-                process.wait()
-        if process.returncode != 0 or result is None:
+        run = _Run(process, start + timeout_s)
+        in_time = run.follow(on_event)
+        fault = _fault(command, run, timeout_s, in_time)
+        if fault:
             errors.seek(0)
             tail = " | ".join(errors.read().strip().splitlines()[-4:])[-800:]
-            raise RunError(f"{Path(command[1]).name} ended with code {process.returncode}: {tail}")
-    return {**result, **memory.result(), **({} if protocol else {"first_s": first_s})}
+            raise RunError(f"{fault}: {tail}")
+    first_s = None if run.first is None else run.first - start
+    return {**run.result, **run.memory.result(), **({} if protocol else {"first_s": first_s})}
+
+
+def _fault(command: Sequence[str], run: _Run, timeout_s: float, in_time: bool) -> str:
+    """What was wrong with a run that is over; empty when nothing was."""
+    name = next((Path(part).name for part in command if part.endswith(".py")), "")
+    name = name or Path(command[0]).name
+    if run.result is None and not in_time:
+        return f"{name} did not end within {timeout_s:.0f} s and was killed after {run.last}"
+    if in_time and (run.process.returncode != 0 or run.result is None):
+        return f"{name} ended with code {run.process.returncode}"
+    return ""
 
 
 def _parse(line: str) -> dict:
@@ -150,5 +213,6 @@ def _answer(process: subprocess.Popen, memory: MemoryWatch, event: str) -> None:
     else:
         memory.pause()
         memory.look()
-    process.stdin.write("\n")
-    process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):  # it has ended: its code says more
+        process.stdin.write("\n")
+        process.stdin.flush()

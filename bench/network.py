@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from accounting import tree_cpu_seconds
 
 WORKS = ("w9", "w10", "w11")
 TIMEOUT_S = 900
+START_S = 120  # a reader may take so long to import and to open
+BARRIER_S = 10
+PATIENCE = 5  # an epoch may take so many times what its bytes take over the link
 
 SAMPLE_BYTES = 69_000  # as the images of the usual corpus
 COUNTS = {"full": 32_000, "quick": 8_000}
@@ -155,18 +159,26 @@ def read_cold(scene: Scene, job: Job, seconds: float) -> dict:
 
 
 def run_together(
-    commands: list[list[str]], environment: dict[str, str], look: Callable[[], None]
+    commands: list[list[str]],
+    environment: dict[str, str],
+    look: Callable[[], None],
+    timeout_s: float = TIMEOUT_S,
 ) -> list[dict]:
-    """Run readers side by side. Before each epoch, and at the end, all wait while `look()` is called."""
+    """Run readers side by side. Before each epoch, and at the end, all wait while `look()` is called.
+
+    Those that have not ended after `timeout_s` are killed, which is a failure.
+    """
     barrier = threading.Barrier(len(commands), action=look)
+    end = time.monotonic() + timeout_s
 
     def run(command: list[str]) -> dict:
         def on_event(event: str, _pid: int) -> None:
             if event == "epoch":
-                barrier.wait(TIMEOUT_S)
+                # A moment longer than the readers have: whoever hangs is the one that is named.
+                barrier.wait(max(0.0, end - time.monotonic()) + BARRIER_S)
 
         try:
-            return run_program(command, TIMEOUT_S, environment=environment, on_event=on_event)
+            return run_program(command, timeout_s, environment=environment, on_event=on_event)
         except BaseException:
             barrier.abort()  # the others do not wait for it
             raise
@@ -180,11 +192,18 @@ def run_together(
     return [run.result() for run in runs]
 
 
+def longest_s(fleet: Fleet, total_bytes: int, bytes_per_s: float) -> float:
+    """How long a fleet may take whose bytes come at this rate, before something must hang."""
+    readings = fleet.processes if fleet.world_size == 1 else 1
+    return START_S + PATIENCE * fleet.epochs * readings * total_bytes / bytes_per_s
+
+
 def epochs_of(
     scene: Scene, job: Job, link: bucket.Link, fleet: Fleet, eaten_per_s: float
 ) -> list[dict]:
     """The epochs of a fleet: bytes from the origin and time of each. All of them together eat so much."""
     total = scene.bucket.total_bytes(scene.prefix)
+    limit_s = longest_s(fleet, total, min(eaten_per_s, LINK_PER_S))
     batch_s = BATCH * SAMPLE_BYTES * fleet.processes / eaten_per_s
     counted: list[int] = []
     reached = scene.bucket.through(link)
@@ -199,7 +218,7 @@ def epochs_of(
             options += ["--rank", number % fleet.world_size]
             commands.append(scene.command(job, url, cache, *options))
         results = run_together(
-            commands, reached.environment(), lambda: counted.append(link.down_bytes())
+            commands, reached.environment(), lambda: counted.append(link.down_bytes()), limit_s
         )
     readers = [result["epochs"] for result in results]
     expected = job.count * (fleet.processes if fleet.world_size == 1 else 1)

@@ -13,10 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent / "peers"))
 sys.path.insert(0, str(Path(__file__).parent / "peers" / "dlio"))
 import dlio
 import dlio_runner
+import harness
 import network
 import remote
 import report
-from harness import RunError
+from harness import RunError, run_program
 
 MACHINE = {"processor": "test", "cores": 2, "memory_gib": 8, "system": "none"}
 
@@ -60,7 +61,14 @@ def test_nodes_are_held_against_what_is_not_cached() -> None:
             names[2],
             {"first_origin": 1.03, "later_origin": 0.49, "later_bound": 0.5},
         ),
+        (
+            "w11",
+            "Headrace",
+            names[3],
+            {"first_origin": 1.03, "later_origin": 0.02, "later_bound": 0.0},
+        ),
     )
+    assert "later at most 0.01: missed" in page
     assert f"{names[0]}: at most 1.02 at first: missed" in page
     assert f"{names[2]}: at most 1.1 at first: reached" in page
     assert "later at most 0.50: reached" in page
@@ -159,3 +167,44 @@ def test_readers_wait_for_each_other_before_each_epoch() -> None:
 def test_a_reader_that_fails_ends_the_others() -> None:
     with pytest.raises(RunError, match="code 3"):
         network.run_together([reader("a"), reader("fails")], {}, lambda: None)
+
+
+def program(text: str) -> list[str]:
+    return [sys.executable, "-c", "import time\n" + text]
+
+
+def test_a_program_that_hangs_is_named_with_what_it_said_last() -> None:
+    hangs = program("""print('{"event": "epoch"}', flush=True); time.sleep(600)""")
+    with pytest.raises(RunError, match=r'did not end within 2 s and was killed after "epoch"'):
+        run_program(hangs, 2)
+
+
+def test_a_result_counts_though_its_program_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "GRACE_S", 1)
+    told = program("""print('{"result": {"n": 1}}', flush=True); time.sleep(600)""")
+    assert run_program(told, 300)["n"] == 1
+
+
+def test_a_child_that_keeps_the_output_open_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(harness, "GRACE_S", 1)
+    leaves = program("""
+import subprocess
+subprocess.Popen(["sleep", "600"])
+print('{"result": {"n": 2}}', flush=True)
+""")
+    assert run_program(leaves, 300)["n"] == 2
+
+
+def test_readers_that_hang_are_ended_together() -> None:
+    hangs = program("time.sleep(600)")
+    with pytest.raises(RunError, match="did not end within"):
+        network.run_together([reader("a"), hangs], {}, lambda: None, timeout_s=3)
+
+
+def test_how_long_a_fleet_may_take_grows_with_what_it_reads() -> None:
+    two, ranks = network.FLEETS[:2]
+    assert network.longest_s(two, 10**9, 10**8) - network.START_S == pytest.approx(
+        2 * (network.longest_s(ranks, 10**9, 10**8) - network.START_S)
+    )

@@ -23,6 +23,8 @@ namespace {
 
 constexpr int kWaitMs = 1000;
 constexpr long kReceiveBuffer = 512 * 1024;
+// A request that gets no byte for so long has failed, as it has in Headrace.
+constexpr long kStallSeconds = 60, kConnectSeconds = 30;
 
 struct Range {
   const std::string* url = nullptr;
@@ -78,6 +80,9 @@ class Fetcher {
       curl_easy_setopt(handle, CURLOPT_WRITEDATA, &bytes_);
       curl_easy_setopt(handle, CURLOPT_BUFFERSIZE, kReceiveBuffer);
       curl_easy_setopt(handle, CURLOPT_FAILONERROR, 1L);
+      curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+      curl_easy_setopt(handle, CURLOPT_LOW_SPEED_LIMIT, 1L);
+      curl_easy_setopt(handle, CURLOPT_LOW_SPEED_TIME, kStallSeconds);
       curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
       handles_.push_back(handle);
     }

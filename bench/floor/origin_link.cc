@@ -23,6 +23,7 @@
 #include <iostream>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -33,6 +34,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPiece = 64 * 1024;  // bytes that are passed on at once
 constexpr int kBacklog = 128;
+constexpr std::chrono::milliseconds kPauseAfterFailure{10};
 // What a link that was idle may send at once: a few milliseconds' worth, as in a real queue.
 constexpr double kBurstSeconds = 0.005;
 
@@ -120,12 +122,34 @@ void Serve(int client, int server_port, Link* link) {
   if (connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) {
     SendAtOnce(client);
     SendAtOnce(server);
-    std::thread up(PassOn, client, server, &link->up);
-    PassOn(server, client, &link->down);
-    up.join();
+    try {
+      std::thread up(PassOn, client, server, &link->up);
+      PassOn(server, client, &link->down);
+      up.join();
+    } catch (const std::system_error&) {
+      // No thread to be had: the client sees its connection end.
+    }
   }
   close(server);
   close(client);
+}
+
+// For ever: a connection that cannot be taken, for lack of descriptors or threads, is no reason to
+// let all later ones wait without an end.
+void Accept(int listener, int server_port, Link* link) {
+  while (true) {
+    const int client = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+    if (client < 0) {
+      std::this_thread::sleep_for(kPauseAfterFailure);
+      continue;
+    }
+    ++link->connections;
+    try {
+      std::thread(Serve, client, server_port, link).detach();
+    } catch (const std::system_error&) {
+      close(client);
+    }
+  }
 }
 
 int Listen(int* port) {
@@ -173,12 +197,7 @@ int Main(int argc, char** argv) {
     std::perror("headrace_origin_link: cannot listen on 127.0.0.1");
     return 1;
   }
-  std::thread([listener, server_port] {
-    for (int client = 0; (client = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)) >= 0;) {
-      ++link.connections;
-      std::thread(Serve, client, server_port, &link).detach();
-    }
-  }).detach();
+  std::thread(Accept, listener, server_port, &link).detach();
   std::printf("{\"port\": %d}\n", port);
   std::fflush(stdout);
   AnswerLines(&link);

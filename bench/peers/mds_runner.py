@@ -142,8 +142,10 @@ def bucket(args) -> None:
 
 def origin(args) -> None:
     from streaming import StreamingDataLoader, StreamingDataset
+    from streaming.base.util import clean_stale_shared_memory
 
     imports_done()
+    clean_stale_shared_memory()  # of a run that was killed: it would be waited for
     dataset = StreamingDataset(
         remote=args.url,
         local=str(args.cache),

@@ -16,6 +16,7 @@ from pathlib import Path
 from protocol import Stopwatch, emit, event, rates
 
 Items = Iterable  # of bytes, or of lists of bytes
+ENDING_S = 60  # a process that has read everything may take so long to end
 
 
 def count_items(items: Items) -> tuple[int, int]:
@@ -79,7 +80,10 @@ def _in_child(one_pass: Callable[[int, Path], Items], number: int, parent: Path)
         counted = receiver.recv()
     except EOFError:
         counted = None
-    process.join()
+    process.join(ENDING_S)
+    if process.exitcode is None:
+        process.kill()
+        raise RuntimeError(f"the process of pass {number} was done and did not end")
     if counted is None or process.exitcode != 0:
         raise RuntimeError(f"pass {number} ended with exit code {process.exitcode}")
     return counted
