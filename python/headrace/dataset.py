@@ -39,14 +39,15 @@ def open(
             read.
         storage_options: how to reach a URL: ``endpoint``, ``region``, ``profile``,
             ``access_key_id``, ``secret_access_key``, ``session_token``, ``anonymous``,
-            ``path_style``, ``dialect``, ``ca_file``, ``connections``, ``retry_budget`` (``"2m"``).
-            What is not said is taken from where AWS tools keep it (environment, profiles). And the
-            cache of this node to read URLs through: ``cache_dir``, a folder of a local disk that
-            all processes share, or several with ``:`` between; ``cache_bytes``, the limit of all
-            together (``"500GiB"``); ``cache_memory_bytes``, memory of each process before it, or,
-            without a folder, for what loaders read by plan (256 MiB); ``cache_seek_points``,
-            whether seek points of JPEGs that the dataset's index lacks, wherever it lies, are built
-            at the first read and kept there (true). They too can come from the environment:
+            ``path_style``, ``dialect``, ``ca_file``, ``connections``, ``retry_budget`` (``"2m"``),
+            ``bandwidth`` (``"200MiB"``, bytes a second of this process at most). What is not said
+            is taken from where AWS tools keep it (environment, profiles). And the cache of this
+            node to read URLs through: ``cache_dir``, a folder of a local disk that all processes
+            share, or several with ``:`` between; ``cache_bytes``, the limit of all together
+            (``"500GiB"``); ``cache_memory_bytes``, memory of each process before it, or, without a
+            folder, for what loaders read by plan (256 MiB); ``cache_seek_points``, whether seek
+            points of JPEGs that the dataset's index lacks, wherever it lies, are built at the
+            first read and kept there (true). They too can come from the environment:
             ``HEADRACE_CACHE_DIR``, ``HEADRACE_CACHE_BYTES``, ``HEADRACE_CACHE_MEMORY_BYTES``,
             ``HEADRACE_CACHE_SEEK_POINTS``. Without a folder nothing is kept but in memory.
         max_open_files: data files held open at once.

@@ -9,6 +9,7 @@
 #include "headrace/object/testing/conformance.h"
 #include "headrace/object/testing/faulty_store.h"
 #include "headrace/object/testing/memory_store.h"
+#include "headrace/object/throttled_store.h"
 
 namespace headrace::object {
 namespace {
@@ -98,6 +99,11 @@ StoreUnderTest OpenCounted() {
   return {MakeCountedStore(MakeMemoryStore(), std::make_shared<StoreCounters>())};
 }
 
+// Fast enough for a test, and slow enough that most reads wait for their turn.
+StoreUnderTest OpenThrottled() {
+  return {MakeThrottledStore(MakeMemoryStore(), std::make_shared<ByteRate>(uint64_t{1} << 30))};
+}
+
 constexpr Abilities kEverything = {.list = true,
                                    .write = true,
                                    .upload = true,
@@ -120,7 +126,8 @@ const bool kRegistered =
                              {.abilities = Folder(), .open = OpenMemoryDir, .many_keys = 500}) &&
     RegisterObjectStoreSuite("faulty", {.abilities = kEverything, .open = OpenFaulty}) &&
     RegisterObjectStoreSuite("retrying", {.abilities = kEverything, .open = OpenRetrying}) &&
-    RegisterObjectStoreSuite("counted", {.abilities = kEverything, .open = OpenCounted});
+    RegisterObjectStoreSuite("counted", {.abilities = kEverything, .open = OpenCounted}) &&
+    RegisterObjectStoreSuite("throttled", {.abilities = kEverything, .open = OpenThrottled});
 
 }  // namespace
 }  // namespace headrace::object

@@ -14,6 +14,7 @@
 #include "headrace/object/per_process.h"
 #include "headrace/object/retrying_store.h"
 #include "headrace/object/s3/s3_store.h"
+#include "headrace/object/throttled_store.h"
 #include "headrace/object/url.h"
 
 namespace headrace::object {
@@ -84,7 +85,9 @@ Result<std::string> PathOfFileUrl(const Url& url) {
 // The stores of one process for one set of settings.
 class Stores {
  public:
-  explicit Stores(const UrlSettings& settings) : settings_(settings) {}
+  explicit Stores(const UrlSettings& settings) : settings_(settings) {
+    if (settings.bandwidth_bytes > 0) rate_ = std::make_shared<ByteRate>(settings.bandwidth_bytes);
+  }
 
   struct Opened {
     std::shared_ptr<ObjectStore> store;
@@ -100,6 +103,7 @@ class Stores {
         [this](const std::string& ca_file) { return Client(ca_file); };
     HR_ASSIGN_OR_RETURN(std::shared_ptr<ObjectStore> store, row.open({url, settings_, client}));
     store = MakeCountedStore(std::move(store), counters_);
+    if (rate_) store = MakeThrottledStore(std::move(store), rate_);
     RetryOptions retry;
     retry.budget = settings_.retry_budget;
     retry.num_retries = &counters_->retries;
@@ -133,6 +137,7 @@ class Stores {
 
   const UrlSettings settings_;
   const std::shared_ptr<StoreCounters> counters_ = std::make_shared<StoreCounters>();
+  std::shared_ptr<ByteRate> rate_;  // of all stores; null: no limit
   Mutex mu_;  // held while a store is opened, which asks nothing of the network
   std::map<std::string, std::unique_ptr<net::HttpClient>> clients_ HR_GUARDED_BY(mu_);
   std::map<std::string, Opened> opened_ HR_GUARDED_BY(mu_);

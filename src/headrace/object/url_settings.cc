@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kNames =
     "endpoint, region, profile, access_key_id, secret_access_key, session_token, anonymous, "
-    "path_style, dialect, ca_file, connections, retry_budget";
+    "path_style, dialect, ca_file, connections, retry_budget, bandwidth";
 
 Status SetSwitch(std::string_view name, const std::string& value, bool* to) {
   HR_ASSIGN_OR_RETURN(*to, ParseSwitch(name, value));
@@ -43,6 +43,13 @@ Status SetDuration(const std::string& value, std::chrono::nanoseconds* to) {
   return OkStatus();
 }
 
+Status SetBandwidth(const std::string& value, uint64_t* to) {
+  Result<uint64_t> bytes = ParseSize(value);
+  if (!bytes.ok()) return std::move(bytes).status().Prefix("bandwidth");
+  *to = *bytes;
+  return OkStatus();
+}
+
 Status Set(const std::string& name, const std::string& value, UrlSettings* settings) {
   S3Options& s3 = settings->s3;
   const std::pair<std::string_view, std::string*> texts[] = {
@@ -63,6 +70,7 @@ Status Set(const std::string& name, const std::string& value, UrlSettings* setti
   if (name == "path_style") return SetSwitch(name, value, &s3.path_style);
   if (name == "connections") return SetConnections(value, &settings->connections);
   if (name == "retry_budget") return SetDuration(value, &settings->retry_budget);
+  if (name == "bandwidth") return SetBandwidth(value, &settings->bandwidth_bytes);
   return Error(Code::kInvalidArgument, "there is no storage option '{}'; there are: {}",
                EscapeText(name), kNames);
 }
@@ -70,10 +78,10 @@ Status Set(const std::string& name, const std::string& value, UrlSettings* setti
 }  // namespace
 
 std::string UrlSettings::Fingerprint() const {
-  const std::string numbers =
-      fmt::format("{} {} {} {} {} {}", s3.anonymous, s3.path_style ? (*s3.path_style ? 1 : 0) : 2,
-                  connections, retry_budget.count(), reinterpret_cast<uintptr_t>(wrap.get()),
-                  reinterpret_cast<uintptr_t>(cancelled));
+  const std::string numbers = fmt::format(
+      "{} {} {} {} {} {} {}", s3.anonymous, s3.path_style ? (*s3.path_style ? 1 : 0) : 2,
+      connections, retry_budget.count(), bandwidth_bytes, reinterpret_cast<uintptr_t>(wrap.get()),
+      reinterpret_cast<uintptr_t>(cancelled));
   std::string all;
   for (const std::string* part :
        {&s3.endpoint, &s3.region, &s3.profile, &s3.access_key_id, &s3.secret_access_key,
@@ -86,7 +94,8 @@ Result<UrlSettings> ReadUrlSettings(const std::map<std::string, std::string>& na
   UrlSettings settings;
   for (const auto& [name, variable] : {std::pair("anonymous", "HEADRACE_S3_ANONYMOUS"),
                                        std::pair("path_style", "HEADRACE_S3_PATH_STYLE"),
-                                       std::pair("dialect", "HEADRACE_S3_DIALECT")}) {
+                                       std::pair("dialect", "HEADRACE_S3_DIALECT"),
+                                       std::pair("bandwidth", "HEADRACE_BANDWIDTH")}) {
     std::optional<std::string> value = EnvironmentVariable(variable);
     if (value) HR_RETURN_IF_ERROR(Set(name, *value, &settings).Prefix(variable));
   }

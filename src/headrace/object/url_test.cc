@@ -56,7 +56,8 @@ TEST(UrlSettings, AreReadByName) {
                                    {"anonymous", "true"},
                                    {"path_style", "false"},
                                    {"connections", "10"},
-                                   {"retry_budget", "1.5s"}});
+                                   {"retry_budget", "1.5s"},
+                                   {"bandwidth", "200MiB"}});
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();
   EXPECT_EQ(settings->s3.endpoint, "http://127.0.0.1:9000");
   EXPECT_EQ(settings->s3.region, "eu-west-1");
@@ -64,6 +65,7 @@ TEST(UrlSettings, AreReadByName) {
   EXPECT_EQ(settings->s3.path_style, std::optional<bool>(false));
   EXPECT_EQ(settings->connections, 10u);
   EXPECT_EQ(settings->retry_budget, std::chrono::milliseconds(1500));
+  EXPECT_EQ(settings->bandwidth_bytes, uint64_t{200} << 20);
 }
 
 TEST(UrlSettings, RefuseWhatTheyDoNotKnow) {
@@ -73,7 +75,8 @@ TEST(UrlSettings, RefuseWhatTheyDoNotKnow) {
   for (const auto& [name, value] : std::map<std::string, std::string>{{"anonymous", "maybe"},
                                                                       {"path_style", ""},
                                                                       {"connections", "0"},
-                                                                      {"retry_budget", "x"}}) {
+                                                                      {"retry_budget", "x"},
+                                                                      {"bandwidth", "fast"}}) {
     Status refused = ReadUrlSettings({{name, value}}).status();
     EXPECT_EQ(refused.code(), Code::kInvalidArgument) << name;
     EXPECT_THAT(refused.ToString(), HasSubstr(name));
@@ -89,6 +92,7 @@ TEST(UrlSettings, EqualOnesHaveOneFingerprint) {
   EXPECT_NE(settings({{"region", "a"}, {"profile", "bc"}}),
             settings({{"region", "ab"}, {"profile", "c"}}));
   EXPECT_NE(settings({}), settings({{"path_style", "true"}}));
+  EXPECT_NE(settings({}), settings({{"bandwidth", "1MiB"}}));
   EXPECT_NE(settings({{"path_style", "false"}}), settings({{"path_style", "true"}}));
 }
 
