@@ -23,7 +23,8 @@ namespace headrace {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kLookMs = 100;  // how long a server without descriptors waits for one
+constexpr int kLookMs = 100;   // how long a server without descriptors waits for one
+constexpr int kBacklog = 256;  // connections that the system keeps until they are accepted
 constexpr std::string_view kWhat = "a local socket";
 
 // Of this user or of root.
@@ -36,9 +37,9 @@ bool IsTrustedPeer(int descriptor) {
 
 struct Connection {
   Descriptor descriptor;
-  Clock::time_point deadline;
+  Clock::time_point deadline, gives_way_at;
   std::string received, answer;
-  size_t sent = 0;
+  size_t sent = 0, looks = 0;
   bool fresh = false;  // some of `received` has not been looked at
   bool ended = false;  // the client sends no more
   bool answering = false;
@@ -68,6 +69,8 @@ class StreamServer final : public ExchangeServer {
  private:
   void Run();
   int WaitMs(Clock::time_point now) const;
+  std::list<Connection>::iterator GivesWay(Clock::time_point now);
+  bool IsFull() const { return connections_.size() >= options_.max_connections; }
   void Accept(Clock::time_point now);
   bool Serve(Connection* one, Clock::time_point now);
   bool Receive(Connection* one);
@@ -98,11 +101,14 @@ StreamServer::~StreamServer() {
   if (!path_.empty()) ::unlink(path_.c_str());
 }
 
-// Until the first deadline, or until an answer may be given that waits for its turn.
+// Until the first deadline, until an answer may be given that waits for its turn, or, when all
+// places are taken, until the first may be given to another.
 int StreamServer::WaitMs(Clock::time_point now) const {
   auto until = Clock::time_point::max();
-  for (const Connection& one : connections_)
+  for (const Connection& one : connections_) {
     until = std::min(until, one.fresh ? next_answer_ : one.deadline);
+    if (IsFull() && one.gives_way_at > now) until = std::min(until, one.gives_way_at);
+  }
   if (refused_) until = std::min(until, now + std::chrono::milliseconds(kLookMs));
   if (until == Clock::time_point::max()) return -1;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(until - now).count();
@@ -112,15 +118,16 @@ int StreamServer::WaitMs(Clock::time_point now) const {
 void StreamServer::Run() {
   std::vector<pollfd> waiting;
   for (;;) {
-    const bool has_room = connections_.size() < options_.max_connections && !refused_;
+    const Clock::time_point before = Clock::now();
+    const bool has_room = !refused_ && (!IsFull() || GivesWay(before) != connections_.end());
     waiting.assign({{wake_.get(), POLLIN, 0},
                     {listener_.get(), static_cast<short>(has_room ? POLLIN : 0), 0}});
-    const Clock::time_point before = Clock::now();
     for (const Connection& one : connections_) {
-      // One that has to wait for its turn is not asked for more.
+      // One that has to wait for its turn is not asked for more, nor whether it is still there:
+      // the system would say so again and again.
       const bool held = one.fresh && before < next_answer_;
-      const short events = one.answering ? POLLOUT : (held ? 0 : POLLIN);
-      waiting.push_back({one.descriptor.get(), events, 0});
+      const short events = one.answering ? POLLOUT : POLLIN;
+      waiting.push_back({held ? -1 : one.descriptor.get(), events, 0});
     }
     if (::poll(waiting.data(), waiting.size(), WaitMs(before)) < 0 && errno != EINTR) return;
     if (waiting[0].revents != 0) return;
@@ -133,17 +140,33 @@ void StreamServer::Run() {
   }
 }
 
+// Whose place the next one gets: the oldest that has had its time, rather one that says nothing
+// than one that takes its answer slowly.
+std::list<Connection>::iterator StreamServer::GivesWay(Clock::time_point now) {
+  auto slow = connections_.end();
+  for (auto one = connections_.begin(); one != connections_.end(); ++one) {
+    if (one->fresh || now < one->gives_way_at) continue;
+    if (!one->answering) return one;
+    if (slow == connections_.end()) slow = one;
+  }
+  return slow;
+}
+
 void StreamServer::Accept(Clock::time_point now) {
-  while (connections_.size() < options_.max_connections) {
+  for (;;) {
+    const auto gone = IsFull() ? GivesWay(now) : connections_.end();
+    if (IsFull() && gone == connections_.end()) return;
     Descriptor taken(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!taken.valid()) {
       refused_ = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       return;
     }
     if (!path_.empty() && !IsTrustedPeer(taken.get())) continue;
+    if (gone != connections_.end()) connections_.erase(gone);
     Connection& made = connections_.emplace_back();
     made.descriptor = std::move(taken);
     made.deadline = now + options_.timeout;
+    made.gives_way_at = now + options_.grace;
   }
 }
 
@@ -154,8 +177,11 @@ bool StreamServer::Serve(Connection* one, Clock::time_point now) {
     if (!one->fresh) return !one->ended;
     if (now < next_answer_) return true;
     one->fresh = false;
+    ++one->looks;
     std::optional<std::string> answer = answer_(one->received);
-    if (!answer) return !one->ended && one->received.size() < options_.max_request_bytes;
+    if (!answer)
+      return !one->ended && one->received.size() < options_.max_request_bytes &&
+             one->looks < options_.max_pieces;
     if (answer->empty()) return false;
     next_answer_ = Clock::now() + options_.pause;
     one->answer = *std::move(answer);
@@ -202,7 +228,7 @@ Result<std::unique_ptr<ExchangeServer>> StartServer(Descriptor listener, std::st
                                                     uint16_t port,
                                                     const ExchangeServer::Options& options,
                                                     ExchangeServer::Answer answer) {
-  if (::listen(listener.get(), 64) != 0) return PathError(errno, "listen at", path);
+  if (::listen(listener.get(), kBacklog) != 0) return PathError(errno, "listen at", path);
   Descriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.valid()) return PathError(errno, "make an event for", path);
   auto server = std::make_unique<StreamServer>(std::move(listener), std::move(wake),

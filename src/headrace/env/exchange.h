@@ -20,9 +20,15 @@ class ExchangeServer {
  public:
   struct Options {
     std::string thread_name = "hr-exchange";
-    size_t max_connections = 16;  // more wait until one of these has ended
+    size_t max_connections = 16;  // more wait until one of these ends or gives way
     size_t max_request_bytes = 16 << 10;
+    // A request that comes in more pieces ends the connection: each is a look at all that came.
+    size_t max_pieces = 256;
     std::chrono::nanoseconds timeout = std::chrono::seconds(5);  // of a whole exchange
+    // While more wait than there is room for, a connection gives way to the next one after this
+    // time, but for one whose request has come and was not looked at yet. So clients that say
+    // nothing keep nobody waiting for as long as `timeout`.
+    std::chrono::nanoseconds grace = std::chrono::milliseconds(250);
     // At least this long between the starts of two answers, so that a client that asks without end
     // takes no more than a small share of a processor.
     std::chrono::nanoseconds pause = std::chrono::milliseconds(2);

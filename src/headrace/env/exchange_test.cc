@@ -1,11 +1,7 @@
 #include "headrace/env/exchange.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -13,6 +9,7 @@
 #include <vector>
 
 #include "headrace/env/file.h"
+#include "headrace/env/testing/raw_client.h"
 #include "headrace/env/testing/temporary_directory.h"
 
 namespace headrace {
@@ -46,48 +43,6 @@ class ExchangeTest : public ::testing::Test {
   TemporaryDirectory dir_;
   std::string path_;
 };
-
-// A connection of a client that does what a test says.
-class RawClient {
- public:
-  explicit RawClient(uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  }
-  ~RawClient() { ::close(fd_); }
-  RawClient(const RawClient&) = delete;
-  RawClient& operator=(const RawClient&) = delete;
-  // The server may have closed before.
-  void Send(const std::string& text) { (void)::send(fd_, text.data(), text.size(), MSG_NOSIGNAL); }
-  // All until the server closes.
-  std::string ReadAll() {
-    std::string all;
-    char piece[4096];
-    for (;;) {
-      ssize_t got = ::recv(fd_, piece, sizeof(piece), 0);
-      if (got <= 0) return all;
-      all.append(piece, static_cast<size_t>(got));
-    }
-  }
-
- private:
-  const int fd_;
-};
-
-// What a server answers to a line. A client that comes to a halt for longer than the server waits
-// (on a busy machine) asks again.
-std::string AskLine(uint16_t port, const std::string& line) {
-  std::string answer;
-  while (answer.empty()) {
-    RawClient client(port);
-    client.Send(line);
-    answer = client.ReadAll();
-  }
-  return answer;
-}
 
 TEST_F(ExchangeTest, OneRequestOneAnswer) {
   auto server = Listen();
@@ -148,7 +103,7 @@ TEST_F(ExchangeTest, ASlowClientIsSentAwayAndHoldsUpNobody) {
     slow.push_back(std::make_unique<RawClient>((*server)->port()));
     slow.back()->Send("hel");
   }
-  EXPECT_EQ(AskLine((*server)->port(), "hello\n"), "you said hello\n");
+  EXPECT_EQ(AskUntilAnswered((*server)->port(), "hello\n"), "you said hello\n");
   for (auto& client : slow) EXPECT_EQ(client->ReadAll(), "");
 }
 
@@ -165,7 +120,7 @@ TEST_F(ExchangeTest, AClientThatDoesNotReadIsSentAway) {
   RawClient deaf((*server)->port());
   deaf.Send("x\n");
   while (answers == 0) std::this_thread::yield();
-  EXPECT_EQ(AskLine((*server)->port(), "x\n"), "xxxxx");
+  EXPECT_EQ(AskUntilAnswered((*server)->port(), "x\n"), "xxxxx");
 }
 
 // What came in time is answered, though the server comes to it late.
@@ -183,7 +138,7 @@ TEST_F(ExchangeTest, AServerThatWasHeldUpDoesNotTakeItOutOnTheClient) {
   while (answer.empty()) {  // again where it was this thread that was held up for so long
     held = go = false;
     RawClient client((*server)->port());
-    std::jthread holder([&] { (void)AskLine((*server)->port(), "hold\n"); });
+    std::jthread holder([&] { (void)AskUntilAnswered((*server)->port(), "hold\n"); });
     while (!held) std::this_thread::yield();
     client.Send("hello\n");
     std::this_thread::sleep_for(options.timeout * 3 / 2);
@@ -193,6 +148,67 @@ TEST_F(ExchangeTest, AServerThatWasHeldUpDoesNotTakeItOutOnTheClient) {
   EXPECT_EQ(answer, "you said hello\n");
 }
 
+// The timeout never comes: places are given up because others wait.
+TEST_F(ExchangeTest, ThoseWhoSayNothingGiveWay) {
+  ExchangeServer::Options options;
+  options.timeout = std::chrono::hours(1);
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, options, Echo);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < 100; ++i) {
+    silent.push_back(std::make_unique<RawClient>((*server)->port()));
+    if (i % 2 == 0) silent.back()->Send("hel");
+  }
+  EXPECT_EQ(AskUntilAnswered((*server)->port(), "hello\n"), "you said hello\n");
+  EXPECT_EQ(silent[0]->ReadAll(), "");  // the first ones had to go
+}
+
+TEST_F(ExchangeTest, NobodyGivesWayWhileThereIsRoom) {
+  ExchangeServer::Options options;
+  options.timeout = std::chrono::hours(1);
+  options.grace = std::chrono::nanoseconds(0);
+  options.max_connections = 2;
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, options, Echo);
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  RawClient slow((*server)->port());
+  slow.Send("hel");
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(AskUntilAnswered((*server)->port(), "x\n"), "you said x\n");
+  slow.Send("lo\n");
+  EXPECT_EQ(slow.ReadAll(), "you said hello\n");
+}
+
+TEST_F(ExchangeTest, ARequestInVeryManyPiecesEndsTheConnection) {
+  ExchangeServer::Options options;
+  options.timeout = std::chrono::hours(1);
+  options.max_pieces = 20;
+  std::atomic<size_t> looks{0};
+  auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, options, [&](std::string_view received) {
+    ++looks;
+    return Echo(received);
+  });
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  RawClient client((*server)->port());
+  for (size_t sent = 1; sent <= options.max_pieces; ++sent) {
+    client.Send("x");
+    while (looks < sent) std::this_thread::yield();
+  }
+  EXPECT_EQ(client.ReadAll(), "");
+  EXPECT_EQ(looks, options.max_pieces);
+}
+
+TEST_F(ExchangeTest, OfManyRequestsAtOnceTheFirstIsAnswered) {
+  std::atomic<int> answers{0};
+  auto server = Listen([&](std::string_view received) {
+    ++answers;
+    return std::optional<std::string>(received.substr(0, received.find('\n') + 1));
+  });
+  RawClient client(path_);
+  client.Send("1\n2\n3\n");
+  EXPECT_EQ(client.ReadAll(), "1\n");
+  EXPECT_EQ(answers, 1);
+}
+
 TEST_F(ExchangeTest, AClientThatGoesAwayInTheMiddleIsForgotten) {
   auto server = ExchangeServer::ListenTcp("127.0.0.1", 0, {}, Echo);
   ASSERT_TRUE(server.ok()) << server.status().ToString();
@@ -200,7 +216,7 @@ TEST_F(ExchangeTest, AClientThatGoesAwayInTheMiddleIsForgotten) {
     RawClient client((*server)->port());
     client.Send("no line end");
   }
-  EXPECT_EQ(AskLine((*server)->port(), "hello\n"), "you said hello\n");
+  EXPECT_EQ(AskUntilAnswered((*server)->port(), "hello\n"), "you said hello\n");
 }
 
 TEST_F(ExchangeTest, EndsWhileClientsAreConnected) {
