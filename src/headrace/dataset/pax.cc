@@ -36,7 +36,7 @@ bool TakeRecord(std::string_view key, std::string_view value, PaxRecords* out) {
 bool ParsePax(std::string_view text, PaxRecords* out) {
   while (!text.empty() && text.front() != '\0') {
     size_t space = text.find(' ');
-    if (space == std::string_view::npos || space > 20) return false;
+    if (space > 20) return false;  // where there is no space too
     std::optional<uint64_t> length = ParseDecimal(text.substr(0, space));
     if (!length || *length <= space + 2 || *length > text.size()) return false;
     std::string_view record = text.substr(space + 1, *length - space - 1);

@@ -38,7 +38,6 @@ Result<Part> ParsePart(std::string_view name) {
 StageModel::StageModel(const Window& total, const MachineFacts& machine, double compute_s)
     : machine_(machine),
       samples_(static_cast<double>(total.samples)),
-      seconds_(total.seconds),
       observed_(total.samples_per_s()),
       threads_(total.threads) {
   if (samples_ == 0) return;

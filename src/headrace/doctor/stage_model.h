@@ -73,7 +73,7 @@ class StageModel {
   double Predict(const Terms& terms) const;
 
   MachineFacts machine_;
-  double samples_ = 0, seconds_ = 0, observed_ = 0;
+  double samples_ = 0, observed_ = 0;
   double threads_ = 0;
   // For each sample:
   double busy_s_ = 0, worker_s_ = 0, decode_s_ = 0, fetch_s_ = 0, disk_s_ = 0, meta_s_ = 0,

@@ -32,7 +32,7 @@ class FakeSource {
     next_.pop_front();
     return credentials;
   }
-  void Add(std::string id, int64_t expires_ns) {
+  void Add(const std::string& id, int64_t expires_ns) {
     MutexLock lock(&mu_);
     next_.push_back({id, "secret-" + id, "", expires_ns});
   }
