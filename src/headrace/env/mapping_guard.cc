@@ -50,6 +50,7 @@ bool PutZerosInPlace(uintptr_t address) {
       uintptr_t begin = slot.begin.load(std::memory_order_acquire), end = slot.end.load();
       if (begin == 0 || address < begin || address >= end) continue;
       slot.failed.store(true);  // before anybody can read a zero
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): addresses are numbers where they are compared
       void* zeros = ::mmap(reinterpret_cast<void*>(begin), end - begin, slot.protection.load(),
                            MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       return zeros != MAP_FAILED;
