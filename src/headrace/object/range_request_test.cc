@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-net::HttpResponse Answer(int status, std::string content_range, uint64_t body_bytes) {
+net::HttpResponse Answer(int status, const std::string& content_range, uint64_t body_bytes) {
   net::HttpResponse response;
   response.status = status;
   if (!content_range.empty()) response.headers.push_back({"content-range", content_range});

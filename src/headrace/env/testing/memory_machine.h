@@ -134,7 +134,7 @@ struct MemoryFileSystem::Machine {
   }
 
   // To be called right before each change; on failure the change must not happen.
-  Status PassBoundary(std::string what) HR_REQUIRES(mu) {
+  Status PassBoundary(const std::string& what) HR_REQUIRES(mu) {
     if (off) return PowerIsOff();
     if (cut_at != 0 && log.size() + 1 >= cut_at) {
       Cut(survival, seed);

@@ -112,7 +112,7 @@ Result<S3Credentials> FromContainer(const S3CredentialSource& source,
   return ReadJson(body, {.token = "Token", .must_expire = false});
 }
 
-Status NoInstance(Status status) {
+Status NoInstance(const Status& status) {
   return Error(Code::kPermissionDenied,
                "no credentials were found: not in the environment (AWS_ACCESS_KEY_ID), nor in a "
                "profile (~/.aws/credentials), nor from the instance's metadata service ({}); for a "
@@ -129,7 +129,7 @@ Result<S3Credentials> FromInstance(const S3CredentialSource& source, net::HttpCl
   auto token = Ask(client, std::move(login), ctx, kInstanceTimeout);
   if (!token.ok()) {
     HR_RETURN_IF_ERROR(ctx.Check());
-    return NoInstance(std::move(token).status());
+    return NoInstance(token.status());
   }
   auto get = [&](const std::string& path) {
     net::HttpRequest request;
