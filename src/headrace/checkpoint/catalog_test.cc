@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "headrace/checkpoint/testing/tiny_store.h"
+#include "headrace/env/process.h"
 #include "headrace/env/testing/memory_file_system.h"
 #include "headrace/env/testing/temporary_directory.h"
 #include "headrace/object/dir/dir_store.h"
@@ -99,6 +100,23 @@ TEST_P(CatalogStoreTest, PublishingAgainChangesNothing) {
   EXPECT_THAT(status.message(), HasSubstr("step 100, epoch 1, attempt 1"));
   EXPECT_EQ(store_.Publish(1, TinyManifest({100, 2, 1}), Level::kLocal, {}).code(),
             Code::kInvalidArgument);
+}
+
+// As after a clock that was set back between the start of the save and now.
+TEST_P(CatalogStoreTest, TheClockDecidesNothing) {
+  ASSERT_TRUE(store_.TakeOver("me", {}).ok());
+  for (int64_t hours : {2, -2, 5, -5}) {
+    Manifest manifest = TinyManifest({static_cast<uint64_t>(100 - 10 * hours), 1, 1});
+    manifest.info.started_ns = WallClockNanos() + hours * 3'600'000'000'000;
+    manifest.info.stall_ns = 1;
+    ASSERT_TRUE(PutTinyFiles(place_.place, manifest).ok());
+    ASSERT_TRUE(store_.Publish(1, manifest, Level::kLocal, {}).ok());
+  }
+  EXPECT_EQ(CatalogLine(&store_), "50/1/1 local, 80/1/1 local, 120/1/1 local, 150/1/1 local");
+  const Catalog catalog = *store_.Read({});
+  EXPECT_EQ(catalog.Latest()->id.step, 150u);
+  EXPECT_EQ(catalog.Find({80, 1, 1})->save_ns, 0u);  // that was not measured
+  EXPECT_GT(catalog.Find({150, 1, 1})->save_ns, 0u);
 }
 
 TEST_P(CatalogStoreTest, LevelsRise) {

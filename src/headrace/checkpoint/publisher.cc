@@ -70,6 +70,24 @@ Status Collect(CatalogStore* store, const SaveInfo& info, const Context& ctx,
 
 }  // namespace
 
+Status WaitForPublish(CatalogStore* store, const SaveInfo& info, const Context& ctx) {
+  milliseconds wait = kFirstWait;
+  for (;;) {
+    HR_ASSIGN_OR_RETURN(Catalog catalog, store->Read(ctx));
+    if (catalog.Find(info.id) != nullptr) return OkStatus();
+    HR_RETURN_IF_ERROR(store->CheckEpoch(info.id.epoch, ctx));
+    Status paused = object::PauseFor(wait, ctx);
+    if (paused.code() == Code::kDeadlineExceeded)
+      return Error(
+          Code::kDeadlineExceeded,
+          "{}: this rank has written its part, but rank 0 has not published the checkpoint "
+          "in time: it died, is slow, or waits for yet another rank",
+          info.id.Text());
+    HR_RETURN_IF_ERROR(paused);
+    wait = std::min(wait * 2, kLongestWait);
+  }
+}
+
 Result<Manifest> PublishRanks(CatalogStore* store, const SaveInfo& info, Level level,
                               const Context& ctx) {
   Assembler assembler(info.id, info.world_size);

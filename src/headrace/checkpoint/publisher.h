@@ -21,4 +21,11 @@ namespace headrace::checkpoint {
 Result<Manifest> PublishRanks(CatalogStore* store, const SaveInfo& info, Level level,
                               const Context& ctx);
 
+// The side of the other ranks: waits until the checkpoint is on the list.
+//   kDeadlineExceeded    rank 0 has not published it.
+//   kFailedPrecondition  another writer has taken over.
+//   kCancelled           from the context.
+//   others               those of the store.
+Status WaitForPublish(CatalogStore* store, const SaveInfo& info, const Context& ctx);
+
 }  // namespace headrace::checkpoint

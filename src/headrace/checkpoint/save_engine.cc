@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "headrace/checkpoint/publisher.h"
-#include "headrace/object/pause.h"
 
 namespace headrace::checkpoint {
 
@@ -137,18 +136,6 @@ Result<std::shared_ptr<const Manifest>> SaveEngine::ManifestBefore(const std::st
   return latest_;
 }
 
-// Other ranks' side: the checkpoint is published when it is on the list.
-Status SaveEngine::WaitForPublish(const SaveInfo& info, const Context& ctx) {
-  std::chrono::milliseconds wait(5);
-  for (;;) {
-    HR_ASSIGN_OR_RETURN(Catalog catalog, store_.Read(ctx));
-    if (catalog.Find(info.id) != nullptr) return OkStatus();
-    HR_RETURN_IF_ERROR(store_.CheckEpoch(epoch_, ctx));
-    HR_RETURN_IF_ERROR(object::PauseFor(wait, ctx));
-    wait = std::min(wait * 2, std::chrono::milliseconds(500));
-  }
-}
-
 Status SaveEngine::Do(Save* save, SaveOutcome* outcome) {
   Context ctx;
   ctx.cancelled = &stopping_;
@@ -165,7 +152,7 @@ Status SaveEngine::Do(Save* save, SaveOutcome* outcome) {
     latest_ = std::make_shared<const Manifest>(std::move(manifest));
     latest_id_ = what.info.id;
   } else {
-    HR_RETURN_IF_ERROR(WaitForPublish(what.info, ctx));
+    HR_RETURN_IF_ERROR(WaitForPublish(&store_, what.info, ctx));
   }
   outcome->publish_ns = NanosSince(start);
   return OkStatus();

@@ -72,7 +72,6 @@ class SaveEngine {
   Status Do(Save* save, SaveOutcome* outcome);
   Result<std::shared_ptr<const Manifest>> ManifestBefore(const std::string& kind,
                                                          const Context& ctx);
-  Status WaitForPublish(const SaveInfo& info, const Context& ctx);
 
   CatalogStore store_;
   const std::unique_ptr<DataFiles> files_;

@@ -360,7 +360,7 @@ Status SaveKeeper::Copy(const KeptSave& kept, const RankManifest& manifest, Writ
 
 Status SaveKeeper::Publish(const KeptSave& kept, const Context& ctx) {
   const SaveInfo& info = kept.save.info;
-  if (!first_rank()) return WaitForPublish(info.id, ctx);
+  if (!first_rank()) return WaitForPublish(&near()->store, info, ctx);
   Result<Manifest> manifest = [&]() -> Result<Manifest> {
     if (info.world_size > 1) return PublishRanks(&near()->store, info, near()->level, ctx);
     HR_ASSIGN_OR_RETURN(Manifest whole, DecodeManifest(AsBytes(kept.manifest), "the manifest"));
@@ -373,18 +373,6 @@ Status SaveKeeper::Publish(const KeptSave& kept, const Context& ctx) {
   latest_ = std::make_shared<const Manifest>(*std::move(manifest));
   latest_id_ = info.id;
   return OkStatus();
-}
-
-// Other ranks' side: the checkpoint is published when it is on the list.
-Status SaveKeeper::WaitForPublish(const SaveId& id, const Context& ctx) {
-  milliseconds wait = options_.first_pause;
-  for (;;) {
-    HR_ASSIGN_OR_RETURN(Catalog catalog, near()->store.Read(ctx));
-    if (catalog.Find(id) != nullptr) return OkStatus();
-    HR_RETURN_IF_ERROR(near()->store.CheckEpoch(id.epoch, ctx));
-    HR_RETURN_IF_ERROR(object::PauseFor(wait, ctx));
-    wait = std::min(wait * 2, milliseconds(500));
-  }
 }
 
 Status SaveKeeper::PruneTier(Tier* tier, uint64_t epoch, const Context& ctx) {

@@ -134,7 +134,6 @@ class SaveKeeper {
   Status Publish(const KeptSave& kept, const Context& ctx);
   Status Copy(const KeptSave& kept, const RankManifest& manifest, WriteReport* report,
               const Context& ctx);
-  Status WaitForPublish(const SaveId& id, const Context& ctx);
   Status PruneTier(Tier* tier, uint64_t epoch, const Context& ctx);
   std::shared_ptr<const Manifest> ManifestBefore(const std::string& kind, const Context& ctx);
   void MarkSealed(uint64_t number);

@@ -311,6 +311,18 @@ TEST_F(SaveRestoreTest, NamesTheRanksThatAreMissing) {
   EXPECT_TRUE(Save(state, 8, 3).ok());
 }
 
+TEST_F(SaveRestoreTest, OtherRanksAreToldThatRankZeroDidNotPublish) {
+  TestState state = RandomState(5, 2, 20, 41);
+  const TestRankSave made = SaveOf(state, 1, 2, Id(7));
+  Context soon;
+  soon.deadline = Context::Clock::now() + std::chrono::milliseconds(20);
+  const Status late = WaitForPublish(store_.get(), made.save.info, soon);
+  EXPECT_EQ(late.code(), Code::kDeadlineExceeded);
+  EXPECT_THAT(late.ToString(), HasSubstr("rank 0 has not published"));
+  ASSERT_TRUE(Save(state, 7, 2).ok());
+  EXPECT_TRUE(WaitForPublish(store_.get(), made.save.info, {}).ok());
+}
+
 TEST_F(SaveRestoreTest, WaitsForRanksThatComeLate) {
   TestState state = RandomState(5, 2, 20, 42);
   TestRankSave first = SaveOf(state, 0, 2, Id(7)), second = SaveOf(state, 1, 2, Id(7));
@@ -443,6 +455,44 @@ TEST_F(SaveRestoreTest, AFullDiskLeavesAllAsBefore) {
     ASSERT_EQ(catalog->entries.size(), 1u);
     ExpectSame(state, *first, 83);
   }
+}
+
+// Wherever the disk turns out to be full although there seemed to be room: other programs write
+// too.
+TEST_F(SaveRestoreTest, ADiskThatFillsUpAtAnyPointLeavesAllAsBefore) {
+  const TestState state = RandomState(6, 1, 60, 81);
+  auto first = Save(state, 1);
+  ASSERT_TRUE(first.ok());
+  const Status full = Error(Code::kResourceExhausted, "no space left on the device");
+  uint64_t failed = 0;
+  for (FileOperation operation :
+       {FileOperation::kCreate, FileOperation::kAppend, FileOperation::kSync, FileOperation::kClose,
+        FileOperation::kRename, FileOperation::kWriteAtomically, FileOperation::kMakeDirectories,
+        FileOperation::kSyncDirectory, FileOperation::kFreeBytes}) {
+    uint64_t step = 2;
+    for (uint64_t nth = 1;; ++nth, ++step) {
+      const TestState next = RandomState(6, 1, 60, 1000 + step);
+      faulty_.FailNth(operation, nth, full);
+      auto second = Save(next, step);
+      faulty_.Heal();
+      auto catalog = store_->Read({});
+      ASSERT_TRUE(catalog.ok()) << catalog.status().ToString();
+      // It may have been told after all was done.
+      if (second.ok() || catalog->entries.back().id.step == step) {
+        std::vector<SaveId> ids;
+        for (size_t i = 1; i < catalog->entries.size(); ++i) ids.push_back(catalog->entries[i].id);
+        ASSERT_TRUE(store_->Remove(epoch_, ids, {}).ok());
+        if (second.ok()) break;
+        continue;
+      }
+      ++failed;
+      EXPECT_EQ(second.status().code(), Code::kResourceExhausted) << second.status().ToString();
+      ASSERT_EQ(catalog->entries.size(), 1u);
+      ExpectSame(state, *first, 83);
+    }
+  }
+  EXPECT_GT(failed, 15u);
+  EXPECT_TRUE(Save(RandomState(6, 1, 60, 5), 500).ok());
 }
 
 // Files that are large enough to be read around the page cache, on a real disk.
