@@ -40,6 +40,12 @@ namespace headrace::python {
 using checkpoint::CatalogEntry;
 using checkpoint::SavePlan;
 
+void CheckNotForked(uint64_t generation) {
+  if (ForkGeneration() != generation)
+    Raise(Status(Code::kFailedPrecondition,
+                 "a checkpointer cannot be used in a forked child: make another one there"));
+}
+
 Context Within(std::optional<double> seconds) {
   Context ctx;
   if (seconds)
@@ -153,6 +159,11 @@ struct Store {
 struct Saver {
   Saver() = default;
   ~Saver() {
+    if (ForkGeneration() != generation) {  // another process's threads hold locks for ever
+      [[maybe_unused]] auto* of_the_parent = engine.release();
+      [[maybe_unused]] auto* its_memory = arena.release();
+      return;
+    }
     nb::gil_scoped_release released;  // its thread may wait for who watches the process
     watched.reset();
     engine.reset();
@@ -160,6 +171,10 @@ struct Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
+  // In a forked child a save would overwrite what its parent has copied: the arena is shared.
+  void CheckProcess() const { CheckNotForked(generation); }
+
+  const uint64_t generation = ForkGeneration();
   std::unique_ptr<Arena> arena;
   std::unique_ptr<SaveEngine> engine;
   std::unique_ptr<agent::ProcessWatch::Part> watched;
@@ -270,6 +285,7 @@ std::shared_ptr<const SavePlan> MakePlan(const std::vector<ItemTuple>& tuples, b
 
 uint64_t Submit(Saver& saver, const SavePlan& plan, Arena::Loan& loan, const Addresses& addresses,
                 const nb::dict& info) {
+  saver.CheckProcess();
   checkpoint::RankSave save = FilledSave(plan, loan.bytes(), addresses, info, saver.copy_threads);
   return Unwrap(Released([&] { return saver.engine->Submit(std::move(save), std::move(loan)); }));
 }
@@ -288,6 +304,15 @@ nb::dict RestoreInto(Store& store, const Reading& reading, const std::vector<Wan
   dict["wanted_bytes"] = report.wanted_bytes;
   dict["read_bytes"] = report.read_bytes;
   return dict;
+}
+
+nb::dict Verify(Store& store, const Reading& reading, int threads) {
+  checkpoint::VerifyProgress progress;
+  auto report = Released([&] {
+    return checkpoint::VerifyFiles(store.files.get(), reading.manifest, threads, {}, &progress);
+  });
+  if (!report.ok()) Raise(report.status());
+  return VerifyDict(*report);
 }
 
 // (path, dtype, shape)
@@ -473,6 +498,7 @@ void BindCheckpoint(nb::module_& m) {
       .def(
           "borrow",
           [](Saver& saver, uint64_t bytes, std::optional<double> timeout) {
+            saver.CheckProcess();
             auto loan = Released([&] { return saver.arena->Borrow(bytes, Within(timeout)); });
             return Unwrap(std::move(loan));
           },
@@ -482,6 +508,7 @@ void BindCheckpoint(nb::module_& m) {
           "wait",
           // All levels beyond memory are one here.
           [](Saver& saver, uint64_t number, std::optional<double> timeout, const std::string&) {
+            saver.CheckProcess();
             auto outcome = Released([&] { return saver.engine->Wait(number, Within(timeout)); });
             if (!outcome.ok()) Raise(outcome.status());
             Check(outcome->status);
@@ -491,10 +518,10 @@ void BindCheckpoint(nb::module_& m) {
       .def(
           "ended",
           [](Saver& saver, uint64_t n, const std::string&) {
+            saver.CheckProcess();
             return saver.engine->Ended(n).has_value();
           },
           "number"_a, "level"_a = "local")
-      .def_prop_ro("pending", [](Saver& saver) { return saver.engine->pending(); })
       .def_prop_ro("arena_bytes", [](Saver& saver) { return saver.arena->size(); });
   BindReading(m);
   nb::class_<checkpoint::PartsWriter>(m, "CheckpointParts",
@@ -540,6 +567,7 @@ void BindCheckpoint(nb::module_& m) {
       .def("read_attempt", &ReadAttempt, "step"_a, "epoch"_a, "attempt"_a)
       .def("remove", &Remove, "epoch"_a, "ids"_a)
       .def("restore", &RestoreInto, "reading"_a, "wanted"_a, "threads"_a, "shared_whole"_a = false)
+      .def("verify", &Verify, "reading"_a, "threads"_a)
       .def("start_parts", &StartParts, "epoch"_a, "step"_a, "parts"_a, "level"_a, "tensors"_a,
            "tree"_a, "threads"_a, nb::keep_alive<0, 1>())
       .def("advise", &Advise, "mtbf_s"_a, "restart_s"_a, "step_s"_a, "interval_s"_a)

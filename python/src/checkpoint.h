@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@
 #include "headrace/checkpoint/rank_writer.h"
 #include "headrace/checkpoint/restore.h"
 #include "headrace/checkpoint/save_plan.h"
+#include "headrace/checkpoint/verify.h"
 
 namespace headrace::python {
 
@@ -39,6 +41,9 @@ auto Released(Call call) {
   return call();
 }
 
+// Raises in a process that was forked from the one where ForkGeneration() was `generation`: the
+// threads, the memory and the locks of a saver are that one's.
+void CheckNotForked(uint64_t generation);
 Context Within(std::optional<double> seconds);
 checkpoint::Level LevelFrom(const std::string& name);
 nanobind::dict EntryDict(const checkpoint::CatalogEntry& entry);
@@ -49,6 +54,8 @@ ByteArray LoanView(nanobind::handle owner, MutableBytes all, uint64_t offset, ui
 checkpoint::RankSave FilledSave(const checkpoint::SavePlan& plan, MutableBytes loan,
                                 const Addresses& addresses, const nanobind::dict& info,
                                 int threads);
+
+nanobind::dict VerifyDict(const checkpoint::VerifyReport& report);
 
 // What Python is told of a save: its id, bytes, and the seconds of each phase.
 nanobind::dict SaveDict(const checkpoint::SaveId& id, const checkpoint::WriteReport& report,

@@ -22,6 +22,9 @@
 #include "headrace/checkpoint/prune.h"
 #include "headrace/checkpoint/tiered_restore.h"
 #include "headrace/checkpoint/trainer_reporter.h"
+#include "headrace/checkpoint/verify.h"
+#include "headrace/env/console.h"
+#include "headrace/env/process.h"
 #include "observe.h"
 
 namespace nb = nanobind;
@@ -60,6 +63,11 @@ struct TieredReading : Reading {
 struct Helper {
   Helper() = default;
   ~Helper() {
+    if (ForkGeneration() != generation) {  // another process's threads hold locks for ever
+      [[maybe_unused]] auto* of_the_parent = reporter.release();
+      [[maybe_unused]] auto* asked_by_it = client.release();
+      return;
+    }
     nb::gil_scoped_release released;  // the reporter's thread may wait for who watches the process
     watched.reset();
     reporter.reset();
@@ -67,6 +75,7 @@ struct Helper {
   Helper(const Helper&) = delete;
   Helper& operator=(const Helper&) = delete;
 
+  const uint64_t generation = ForkGeneration();
   std::unique_ptr<HelperClient> client;
   std::unique_ptr<TrainerReporter> reporter;  // once it is open
   std::unique_ptr<agent::ProcessWatch::Part> watched;
@@ -138,6 +147,27 @@ nb::dict RestoreTiered(TieredStore& store, const TieredReading& reading,
   dict["refused"] = refused;
   dict["skipped"] = skipped;
   return dict;
+}
+
+// Of each tier that lists the checkpoint, by its level.
+nb::dict VerifyTiered(TieredStore& store, const TieredReading& reading, int threads) {
+  nb::dict places;
+  for (const auto& tier : store.tiers) {
+    auto report = Released([&]() -> Result<std::optional<checkpoint::VerifyReport>> {
+      HR_ASSIGN_OR_RETURN(const checkpoint::Catalog catalog, tier->store.Read({}));
+      if (catalog.Find(reading.entry.id) == nullptr)
+        return std::optional<checkpoint::VerifyReport>();
+      checkpoint::VerifyProgress progress;
+      HR_ASSIGN_OR_RETURN(
+          checkpoint::VerifyReport found,
+          checkpoint::VerifyFiles(tier->files.get(), reading.manifest, threads, {}, &progress));
+      return std::optional(std::move(found));
+    });
+    if (!report.ok()) Raise(report.status());
+    const std::string level(checkpoint::LevelName(tier->level));
+    if (*report) places[level.c_str()] = VerifyDict(**report);
+  }
+  return places;
 }
 
 // Of each checkpoint what the farthest tier that lists it says.
@@ -254,10 +284,13 @@ uint64_t SubmitToHelper(Helper& helper, const SavePlan& plan, HelperClient::Loan
   }));
 }
 
-// Serves until no trainer needs the helper any more. For a process of its own.
+// Serves until no trainer needs the helper any more. For a process of its own, which SIGTERM asks
+// to end as soon as its work is done.
 void RunHelper(const std::string& home, uint32_t rank) {
+  checkpoint::HelperOptions options;
+  options.leave = CancelOnInterrupt();
   Check(Released([&]() -> Status {
-    HR_ASSIGN_OR_RETURN(auto helper, checkpoint::CheckpointHelper::Start(home, rank, {}));
+    HR_ASSIGN_OR_RETURN(auto helper, checkpoint::CheckpointHelper::Start(home, rank, options));
     return helper->Run({});
   }));
 }
@@ -322,6 +355,22 @@ void BindHelper(nb::module_& m) {
 
 }  // namespace
 
+nb::dict VerifyDict(const checkpoint::VerifyReport& report) {
+  nb::list faults;
+  for (const checkpoint::VerifyFault& fault : report.faults) {
+    nb::dict row;
+    row["file"] = fault.file;
+    row["tensors"] = fault.tensors;
+    row["error"] = fault.status.ToString();
+    faults.append(row);
+  }
+  nb::dict dict;
+  dict["files"] = report.files;
+  dict["bytes"] = report.bytes;
+  dict["faults"] = faults;
+  return dict;
+}
+
 void BindCheckpointTiers(nb::module_& m) {
   [[maybe_unused]] nb::class_<TieredReading, Reading> reading(m, "TieredReading",
                                                               "A checkpoint of any tier.");
@@ -355,6 +404,7 @@ void BindCheckpointTiers(nb::module_& m) {
            "timeout"_a = nb::none())
       .def("restore", &RestoreTiered, "reading"_a, "wanted"_a, "threads"_a,
            "shared_whole"_a = false)
+      .def("verify", &VerifyTiered, "reading"_a, "threads"_a)
       .def(
           "prune_plan",
           [](TieredStore& s, size_t keep_last, uint64_t keep_every) {

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from headrace import _native
 from headrace.checkpoint import helper
-from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.errors import HeadraceError, InvalidArgumentError, StateError
 
 Rows = list[dict[str, Any]]
 
@@ -57,9 +57,15 @@ class TieredSaver:
         return reached
 
     def alive(self) -> bool:
-        """Whether the helper still runs."""
+        """Whether the helper still runs.
+
+        Raises:
+            StateError: this is a forked child of the process that opened it.
+        """
         try:
             self._native.status()
+        except StateError:
+            raise
         except HeadraceError:
             return False
         return True
@@ -180,6 +186,11 @@ class TieredStore:
         """Fill arrays; says how many bytes came from where."""
         report: dict[str, Any] = self._tiers.restore(reading, wanted, threads, shared_whole)
         return report
+
+    def verify(self, reading: Any, threads: int) -> dict[str, dict[str, Any]]:
+        """Read all of a checkpoint at each tier that lists it; reports by level."""
+        reports: dict[str, dict[str, Any]] = self._tiers.verify(reading, threads)
+        return reports
 
     def entries(self) -> Rows:
         """Published checkpoints, each with the farthest level that it has reached."""

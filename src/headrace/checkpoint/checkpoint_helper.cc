@@ -138,8 +138,9 @@ bool CheckpointHelper::Rep::Needed() {
     return true;
   }
   const auto alone = Clock::now() - last_seen_;
-  if (kept == nullptr) return alone < options_.unopened;
-  const milliseconds linger(said_bye_ ? 0 : settings_.linger_ms);
+  const bool leaving = options_.leave != nullptr && *options_.leave;
+  if (kept == nullptr) return !leaving && alone < options_.unopened;
+  const milliseconds linger(said_bye_ || leaving ? 0 : settings_.linger_ms);
   if (kept->idle()) return alone < linger;
   return alone < linger + options_.patience;
 }

@@ -3,6 +3,7 @@
 // (HelperSocket). The process that runs it does nothing else.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -18,6 +19,9 @@ struct HelperOptions {
   // A drain that does not come to its end is given up so long after the last trainer went; the next
   // run, or `headrace ckpt drain`, goes on.
   std::chrono::milliseconds patience{std::chrono::hours(24)};
+  // Once it is set nobody is waited for who may come: the helper ends when no trainer is connected
+  // and all that it has is drained.
+  const std::atomic<bool>* leave = nullptr;
 };
 
 class CheckpointHelper {
