@@ -4,9 +4,9 @@
         ...  # ask proxy.endpoint instead
         proxy.bytes_sent(".tar"), proxy.answers
 
-Requests go on as they came, Host and signature with them. A test can hold them back (``gate``). It runs
-in threads of this process. With ``listener`` it can be reached from another network namespace
-(slow_link.py).
+Requests go on as they came, Host and signature with them. A test can hold them back (``gate``) and have
+them go wrong (``fault``). It runs in threads of this process. With ``listener`` it can be reached from
+another network namespace (slow_link.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 CHUNK = 256 << 10
+REFUSALS = {"503": "SlowDown", "429": "TooManyRequests", "500": "InternalError"}
 # Headers of one connection, which do not go on to the next one.
 HOP_BY_HOP = {"connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 
@@ -58,6 +59,10 @@ class CountingProxy(http.server.ThreadingHTTPServer):
         self.target = urllib.parse.urlsplit(target).netloc
         # Called with method and path before a request goes on, on a thread of its own.
         self.gate: Callable[[str, str], None] = lambda method, path: None
+        # What becomes of a request, by method and path: nothing bad (""), one of REFUSALS, or "cut" (it
+        # never reaches the server), "lost" (the server does it, and does not get to answer), "half" (the
+        # answer's body ends early).
+        self.fault: Callable[[str, str], str] = lambda method, path: ""
         self._lock = threading.Lock()
         self._answers: list[Answer] = []
 
@@ -121,6 +126,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
         self.server.gate(self.command, path)
+        fault = self.server.fault(self.command, path)
+        if fault in REFUSALS:
+            return self.refuse(int(fault), REFUSALS[fault])
+        if fault == "cut":
+            raise ConnectionAbortedError
         server = http.client.HTTPConnection(self.server.target, timeout=self.timeout)
         with contextlib.closing(server):
             server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -128,10 +138,22 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 if name.lower() not in HOP_BY_HOP:
                     server.putheader(name, value)
             server.endheaders(body or None)
-            self.answer(server.getresponse(), path)
+            response = server.getresponse()
+            if fault == "lost":
+                raise ConnectionAbortedError
+            return self.answer(response, path, fault == "half")
 
-    def answer(self, response: http.client.HTTPResponse, path: str) -> None:
-        """Pass an answer on."""
+    def refuse(self, status: int, code: str) -> None:
+        """Answer in the server's place that it will not."""
+        text = f"<Error><Code>{code}</Code><Message>as the test says</Message></Error>".encode()
+        self.send_response_only(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+    def answer(self, response: http.client.HTTPResponse, path: str, halve: bool = False) -> None:
+        """Pass an answer on, or the first half of it."""
         begin = _begin_of(self.headers.get("Range"))
         answer = Answer(self.command, path, response.status, begin)
         self.server.note(answer)
@@ -144,6 +166,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         for name, value in headers:
             self.send_header(name, value)
         self.end_headers()
+        if halve:
+            self.wfile.write(chunk[: len(chunk) // 2])
+            raise ConnectionAbortedError
         while chunk:
             answer.sent += len(chunk)
             self.wfile.write(chunk)
