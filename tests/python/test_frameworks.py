@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 import torch
+from headrace.checkpoint.rng import rng_states, set_rng_states
 from headrace.frameworks.deepspeed import HeadraceCheckpointEngine
 from headrace.frameworks.objects import pack, unpack
-from headrace.frameworks.rng import rng_states, set_rng_states
 
 import headrace
 from headrace.checkpoint import Checkpointer
@@ -364,6 +364,54 @@ DEEPSPEED = COMMON + textwrap.dedent(
 
 def test_deepspeeds_engine(tmp_path: Path, texts: Path) -> None:
     goes_on_exactly(tmp_path, texts, DEEPSPEED, 1, 13)
+
+
+# The package itself, where it is installed: its engine of one process, on the CPU.
+REAL_DEEPSPEED = COMMON + textwrap.dedent(
+    """
+    import socket
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ.update(
+        DS_ACCELERATOR="cpu", RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_SIZE="1",
+        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    import deepspeed
+    from headrace.frameworks.deepspeed import HeadraceCheckpointEngine
+
+    loader = make_loader()
+    model = torch.nn.Linear(1, 4)
+    engine, *_ = deepspeed.initialize(
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters(), lr=0.1),
+        config={
+            "train_micro_batch_size_per_gpu": BATCH,
+            "zero_optimization": {"stage": 1},
+            "zero_allow_untested_optimizer": True,
+        },
+    )
+    engine.checkpoint_engine = HeadraceCheckpointEngine(os.path.join(out, "store"))
+    folder = os.path.join(out, "ds")
+    _, client = engine.load_checkpoint(folder)
+    if client:
+        loader.load_state_dict(client["loader"])
+    for epoch in range(loader.state_dict()["epoch"], EPOCHS):
+        for batch in loader:
+            train_on(engine.global_steps, batch)
+            engine.backward((engine(inputs(batch)) - 1).square().mean())
+            engine.step()
+            if engine.global_steps % 3 == 0:
+                engine.save_checkpoint(folder, client_state={"loader": loader.state_dict()})
+    finished(model)
+    sys.stdout.flush()
+    os._exit(0)  # its process group would be waited for
+    """
+)
+
+
+def test_deepspeed_itself(tmp_path: Path, texts: Path) -> None:
+    pytest.importorskip("deepspeed")
+    goes_on_exactly(tmp_path, texts, REAL_DEEPSPEED, 1, 13)
 
 
 def test_deepspeed_latest_names_only_what_is_whole(tmp_path: Path) -> None:

@@ -24,10 +24,10 @@ from typing import Any
 
 from headrace.checkpoint.checkpointer import Checkpointer
 from headrace.checkpoint.handle import Level
+from headrace.checkpoint.rng import rng_states, set_rng_states
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.frameworks import pointers
 from headrace.frameworks.objects import pack, unpack
-from headrace.frameworks.rng import rng_states, set_rng_states
 from headrace.loader import Batch, Loader
 
 

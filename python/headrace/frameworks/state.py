@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.checkpoint.checkpointer import Checkpointer
+from headrace.checkpoint.rng import rng_states, set_rng_states
 from headrace.errors import InvalidArgumentError
 from headrace.frameworks.objects import pack, unpack
-from headrace.frameworks.rng import rng_states, set_rng_states
 
 _RNG = "rng"
 

@@ -145,7 +145,7 @@ def _rng_file(states: dict[str, Any]) -> dict[str, Any]:
     import numpy
     import torch
 
-    from headrace.frameworks.rng import set_rng_states
+    from headrace.checkpoint.rng import set_rng_states
 
     set_rng_states(states)
     found = {

@@ -9,14 +9,15 @@ from typing import Any
 
 
 def rng_states() -> dict[str, Any]:
-    """Return those of Python, NumPy (when it was imported) and PyTorch, CPU and CUDA."""
-    import torch
+    """Return those of Python, and of NumPy and PyTorch (CPU and CUDA) where these were imported.
 
-    states: dict[str, Any] = {
-        "python": random.getstate(),
-        "torch": _text(torch.random.get_rng_state()),
-        "cuda": [_text(state) for state in _cuda_states(torch)],
-    }
+    As a part of a state each rank gets its own back.
+    """
+    states: dict[str, Any] = {"python": random.getstate()}
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        states["torch"] = _text(torch.random.get_rng_state())
+        states["cuda"] = [_text(state) for state in _cuda_states(torch)]
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         name, keys, position, has_gauss, gauss = numpy.random.get_state()
@@ -32,13 +33,14 @@ def rng_states() -> dict[str, Any]:
 
 def set_rng_states(states: dict[str, Any]) -> None:
     """Set them. Generators of devices that are not here are left out."""
-    import torch
-
     random.setstate(states["python"])
-    torch.random.set_rng_state(_tensor(states["torch"]))
-    if torch.cuda.is_available():
-        for device, text in enumerate(states["cuda"][: torch.cuda.device_count()]):
-            torch.cuda.set_rng_state(_tensor(text), device)
+    if "torch" in states:
+        import torch
+
+        torch.random.set_rng_state(_tensor(states["torch"]))
+        if torch.cuda.is_available():
+            for device, text in enumerate(states["cuda"][: torch.cuda.device_count()]):
+                torch.cuda.set_rng_state(_tensor(text), device)
     if "numpy" in states:
         import numpy
 
