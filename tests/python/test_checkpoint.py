@@ -512,6 +512,37 @@ def test_a_flipped_bit_anywhere_is_an_error_that_names_the_file(tmp_path: Path) 
         assert checkpointer.restore()["n"] == 5
 
 
+def test_files_that_are_gone_or_of_another_step(tmp_path: Path) -> None:
+    def exchange(one: Path, other: Path) -> None:
+        one.rename(tmp_path / "aside")
+        other.rename(one)
+        (tmp_path / "aside").rename(other)
+
+    with Checkpointer(tmp_path / "ckpt") as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, {"w": torch.full((40_000,), step)}, wait="local")
+        files = sorted((tmp_path / "ckpt" / "data").glob("*.safetensors"))
+        assert files[0].stat().st_size == files[1].stat().st_size
+        exchange(*files)
+        for step in (1, 2):
+            with pytest.raises(headrace.DataLossError, match="safetensors"):
+                checkpointer.restore(step)
+        exchange(*(path.with_suffix(".crc") for path in files))  # each with its own checksums
+        for step in (1, 2):
+            with pytest.raises(headrace.DataLossError, match="data/"):
+                checkpointer.restore(step)
+        files[0].unlink()
+        files[1].with_suffix(".crc").unlink()
+        for step in (1, 2):
+            with pytest.raises(headrace.HeadraceError, match="data/"):
+                checkpointer.restore(step)
+
+
+def test_a_place_that_cannot_be_written_to_is_named() -> None:
+    with pytest.raises(headrace.HeadraceError, match="/sys/headrace"):
+        Checkpointer("/sys/headrace").save(1, {}, wait="local")
+
+
 def test_no_checkpoint_is_not_found(tmp_path: Path) -> None:
     checkpointer = Checkpointer(tmp_path / "ckpt")
     assert checkpointer.latest() is None

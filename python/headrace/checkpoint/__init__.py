@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from headrace.checkpoint.checkpointer import Checkpointer
 from headrace.checkpoint.handle import SaveHandle
+from headrace.checkpoint.rng import rng_states, set_rng_states
 
 if TYPE_CHECKING:
     from headrace.checkpoint.dcp import HeadraceReader, HeadraceStager, HeadraceWriter
@@ -40,6 +41,8 @@ __all__ = [
     "export_torch",
     "import_dcp",
     "import_torch",
+    "rng_states",
+    "set_rng_states",
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.checkpoint.dtensor import local_shape_and_offset
 from headrace.checkpoint.dtypes import name_of_numpy, names_of_torch, stored_as
 from headrace.checkpoint.tree import Flat, path_text
 from headrace.errors import InvalidArgumentError
@@ -76,7 +77,7 @@ def describe(flat: Flat) -> Described:
     if refused:
         shown = "; ".join(refused[:20]) + ("; ..." if len(refused) > 20 else "")
         raise InvalidArgumentError(f"{len(refused)} arrays cannot be stored exactly: {shown}")
-    _find_views(described)
+    _find_views(described, flat)
     return described
 
 
@@ -168,15 +169,13 @@ def _local_part(torch: Any, value: Any) -> tuple[Any, Box | None]:
     placements = getattr(value, "placements", None)
     if to_local is None or placements is None:
         return value, None
-    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
-
     mesh = value.device_mesh
     for placement in placements:
         if placement.is_partial():
             raise InvalidArgumentError(
                 "a DTensor with pending sums (Partial): redistribute it first"
             )
-    length, offset = compute_local_shape_and_global_offset(value.shape, mesh, placements)
+    length, offset = local_shape_and_offset()(value.shape, mesh, placements)
     local = to_local()
     if tuple(local.shape) != tuple(length):
         raise InvalidArgumentError(
@@ -190,11 +189,11 @@ def _local_part(torch: Any, value: Any) -> tuple[Any, Box | None]:
     return local, Box(tuple(value.shape), tuple(offset), tuple(length), replica)
 
 
-def _find_views(described: Described) -> None:
+def _find_views(described: Described, flat: Flat) -> None:
     """Turn arrays that lie inside the memory of another one into views of it.
 
     Raises:
-        InvalidArgumentError: Two arrays overlap, and neither holds the other.
+        InvalidArgumentError: Two arrays overlap, and neither holds the other. Names both.
     """
     order = [
         number
@@ -213,9 +212,10 @@ def _find_views(described: Described) -> None:
             base = number
             continue
         if source.end > holder.end or holder.strided is not None:
+            both = f"{path_text(flat.paths[base])} and {path_text(flat.paths[number])}"
             raise InvalidArgumentError(
-                "two tensors overlap in memory and neither holds the other whole in C order, so they "
-                "cannot come back sharing it: clone one of them before saving"
+                f"{both} overlap in memory and neither holds the other whole in C order, so they cannot "
+                "come back sharing it: clone one of them before saving"
             )
         described.views[number] = View(
             base, source.begin - holder.begin, source.dtype, source.shape, source.strides

@@ -15,7 +15,7 @@ from headrace import _native
 from headrace.checkpoint.arrays import Described, Source, describe
 from headrace.checkpoint.document import Document, decode, encode
 from headrace.checkpoint.dtypes import stored_as
-from headrace.checkpoint.filling import GivenArrays, NewArrays, Target, Tensors
+from headrace.checkpoint.filling import GivenArrays, NewArrays, Target, Tensors, allocate
 from headrace.checkpoint.handle import Level, SaveHandle, check_level
 from headrace.checkpoint.light import Kind, SavePolicy, put, replaced_paths, select
 from headrace.checkpoint.repeat import Repeat
@@ -339,6 +339,7 @@ class Checkpointer:
         step: int | Literal["latest"] = "latest",
         *,
         into: Any = None,
+        like: Any = None,
         allow: Sequence[str] = (),
         level: Level = "memory",
         loader: Loader | None = None,
@@ -354,6 +355,8 @@ class Checkpointer:
             into: a state whose arrays are filled in place and returned in theirs places; its arrays may be
                 DTensors of another mesh than those saved. Scalars, strings and bytes come from the
                 checkpoint. Without it all arrays are made anew, on the CPU.
+            like: a state whose arrays say only of which type and shape, and on which device or mesh, the
+                new ones are to be: tensors on the meta device become tensors on the CPU.
             allow: paths (``"/optimizer"``) that may be missing on either side or differ.
             level: only checkpoints that are durable at least at this level.
             loader: is given the loader's state that was saved with it.
@@ -365,6 +368,10 @@ class Checkpointer:
             DataLossError: Bytes that fail their check, with file and offset.
         """
         started = time.perf_counter_ns()
+        if like is not None:
+            if into is not None:
+                raise InvalidArgumentError("restore takes into= or like=, not both")
+            into = allocate(like)
         reading = self._store.read(None if step == "latest" else step, level)
         document = self._document(reading)
         light = [] if light_only else document.light
@@ -451,6 +458,32 @@ class Checkpointer:
             return int(self._store.read(None, level).entry["step"])
         except NotFoundError:
             return None
+
+    def verify(self, step: int | Literal["latest"] = "latest") -> dict[str, Any]:
+        """Read all of a checkpoint wherever it is durable, and compare it with its checksums.
+
+        Returns:
+            ``step``; ``files`` and ``bytes`` that were read, copies at several tiers counted each; and
+            ``faults``, empty when all is well: of each damaged file the ``place`` (a level), ``file``,
+            ``tensors`` (the first 20 that lie in it) and ``error``.
+
+        Raises:
+            NotFoundError: There is no such checkpoint.
+        """
+        reading = self._store.read(None if step == "latest" else step, "local")
+        reports = self._store.verify(reading, self._threads)
+        if not self._tiered:
+            reports = {self._level: reports}
+        return {
+            "step": int(reading.entry["step"]),
+            "files": sum(report["files"] for report in reports.values()),
+            "bytes": sum(report["bytes"] for report in reports.values()),
+            "faults": [
+                {"place": place, **fault}
+                for place, report in reports.items()
+                for fault in report["faults"]
+            ],
+        }
 
     def costs(self) -> dict[str, Any]:
         """What the last saves of this checkpointer have cost.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.checkpoint.arrays import View, describe
+from headrace.checkpoint.apart import comparer, copier, is_lazy, like
+from headrace.checkpoint.arrays import Described, Source, View, describe
 from headrace.checkpoint.document import Document, Stored
 from headrace.checkpoint.dtypes import Stored as StoredType
 from headrace.checkpoint.dtypes import stored_as, torch_dtypes
@@ -205,6 +207,27 @@ def _replace_bytes(value: Any) -> Any:
 # --- arrays that exist ----------------------------------------------------------------------------
 
 
+def allocate(spec: Any) -> Any:
+    """Return a state as `spec`, with new arrays: on the CPU where those of `spec` are on the meta device.
+
+    Arrays that share all of their memory in `spec` do so again.
+    """
+    flat = flatten(spec)
+    made: dict[Any, Any] = {}
+
+    def array(number: int, kind: str) -> Any:
+        value = flat.arrays[number]
+        if kind != "torch" or hasattr(value, "to_local"):
+            return like(value)
+        memory = value.untyped_storage()._cdata
+        key = (memory, value.storage_offset(), value.shape, value.stride(), value.dtype)
+        if key not in made:
+            made[key] = like(value)
+        return made[key]
+
+    return unflatten(flat.tree, array)
+
+
 class GivenArrays:
     """Fills the arrays of a state that the caller has."""
 
@@ -217,6 +240,7 @@ class GivenArrays:
         self._allowed = tuple(allowed)
         self._paths = [path_text(path) for path in self._flat.paths]
         self._by_path = dict(zip(self._paths, self._flat.arrays, strict=True))
+        self._comparisons: list[Target] = []  # of what other targets have filled: behind them
         self.targets: list[Target] = []
 
     def plan(self) -> None:
@@ -229,21 +253,18 @@ class GivenArrays:
         faults: list[str] = []
         described = describe(self._flat)
         stored = {array.path: array for array in self._document.arrays if isinstance(array, Stored)}
-        views = self._view_paths()
+        views = self._views()
         for number, path in enumerate(self._paths):
-            source = described.sources[number]
-            if source is None or path in views:
-                continue  # filled through the array that it views
-            value = self._flat.arrays[number]
-            if type(value) is bytes:
+            if type(self._flat.arrays[number]) is bytes:
                 continue  # taken from the checkpoint
-            found = stored.get(path)
+            found = stored.get(path) or views.get(path)
             if found is None:
                 self._fault(faults, path, "is not in the checkpoint")
                 continue
-            fault = self._add(path, value, source, found)
+            fault = self._add_any(number, described, found)
             if fault:
                 self._fault(faults, path, fault)
+        self.targets += self._comparisons
         for path in stored:
             if path not in self._by_path:
                 self._fault(faults, path, "is in the checkpoint and not in the state")
@@ -253,12 +274,68 @@ class GivenArrays:
                 f"{len(faults)} arrays do not fit (allow=[path, ...] leaves some out): {shown}"
             )
 
-    def _view_paths(self) -> set[str]:
-        return set(_paths_of_views(self._document).values())
+    def _views(self) -> dict[str, View]:
+        """What the checkpoint has as views of other arrays, by path."""
+        views = {}
+        for number, path in _paths_of_views(self._document).items():
+            array = self._document.arrays[number]
+            assert isinstance(array, View)
+            views[path] = array
+        return views
 
     def _fault(self, faults: list[str], path: str, what: str) -> None:
         if not any(path == one or path.startswith(one.rstrip("/") + "/") for one in self._allowed):
             faults.append(f"{path} {what}")
+
+    def _add_any(self, number: int, described: Described, found: Stored | View) -> str:
+        """Plan one array; what is wrong with it, or nothing."""
+        source = described.sources[number]
+        if isinstance(found, View):
+            if self._is_same_view(number, described, found):
+                return ""  # filled through the array that it views
+        elif source is not None and not is_lazy(self._flat.arrays[number]):
+            return self._add(self._paths[number], self._flat.arrays[number], source, found)
+        return self._add_apart(number, described, found)
+
+    def _is_same_view(self, number: int, described: Described, saved: View) -> bool:
+        own = described.views.get(number)
+        base = self._document.arrays[saved.base]
+        return (
+            own is not None
+            and isinstance(base, Stored)
+            and self._paths[own.base] == base.path
+            and (own.offset_bytes, own.dtype, own.shape, own.strides)
+            == (saved.offset_bytes, saved.dtype, saved.shape, saved.strides)
+        )
+
+    def _add_apart(self, number: int, described: Described, saved: Stored | View) -> str:
+        """Plan an array that shares memory here or in the checkpoint, and not alike in both."""
+        value, source = self._flat.arrays[number], described.sources[number]
+        base = self._document.arrays[saved.base] if isinstance(saved, View) else saved
+        if not isinstance(base, Stored) or (tensor := self._tensors.number(base.path)) is None:
+            return "is not in the checkpoint"
+        stored = self._tensors.stored(tensor)[1]
+        base_shape = stored[: len(stored) - len(_type_of(base.dtype).extra)]
+        shape = saved.shape if isinstance(saved, View) else base_shape
+        fault = _misfit(described.views[number] if source is None else source, saved.dtype, shape)
+        num_bytes = _type_of(base.dtype).itemsize * math.prod(base_shape)
+        if fault or num_bytes == 0:
+            return fault
+        buffer, address = _new_bytes(num_bytes)
+        kind = "torch" if hasattr(value, "detach") else "numpy"
+        if isinstance(saved, View):
+            array = _view_of(buffer, saved, kind)
+        else:
+            array = _typed(buffer, base.dtype, base_shape, kind)
+        target = Target(tensor, (0,) * len(stored), stored, address, num_bytes, buffer)
+        if source is not None:
+            target.finish = copier(value, source, array)
+            self.targets.append(target)
+        else:
+            other = self._paths[described.views[number].base]
+            target.finish = comparer(self._paths[number], other, value, array)
+            self._comparisons.append(target)
+        return ""
 
     def _add(self, path: str, value: Any, source: Any, found: Stored) -> str:
         tensor = self._tensors.number(path)
@@ -267,12 +344,9 @@ class GivenArrays:
         shape = self._tensors.stored(tensor)[1]
         extra = _type_of(found.dtype).extra
         box = source.box
-        global_shape = source.shape if box is None else box.shape
-        if source.dtype != found.dtype:
-            return f"has type {source.dtype}, and {found.dtype} in the checkpoint"
-        if global_shape + extra != shape:
-            stored = shape[: len(shape) - len(extra)]
-            return f"has shape {global_shape}, and {stored} in the checkpoint"
+        fault = _misfit(source, found.dtype, shape[: len(shape) - len(extra)])
+        if fault:
+            return fault
         address, keep, finish = _destination(value, source)
         if source.num_bytes:
             offset, length = (0,) * len(shape), shape
@@ -297,6 +371,17 @@ class GivenArrays:
             return new._array(number, kind)
 
         return unflatten(self._document.state, array)
+
+
+def _misfit(own: Source | View, dtype: str, shape: Shape) -> str:
+    """How an array differs from what is saved, or nothing."""
+    box = own.box if isinstance(own, Source) else None
+    own_shape = own.shape if box is None else box.shape
+    if own.dtype != dtype:
+        return f"has type {own.dtype}, and {dtype} in the checkpoint"
+    if own_shape != shape:
+        return f"has shape {own_shape}, and {shape} in the checkpoint"
+    return ""
 
 
 def _paths_of_views(document: Document) -> dict[int, str]:

@@ -18,6 +18,7 @@ from headrace.checkpoint.dcp.session import (
     synchronize,
     tensor_in,
 )
+from headrace.checkpoint.dtensor import dtensor_class
 from headrace.errors import StateError
 
 if TYPE_CHECKING:
@@ -172,9 +173,7 @@ def _rebuild(value: Any, places: Iterator[Any]) -> Any:
         place = next(places)
         if not _is_distributed(value):
             return place
-        from torch.distributed.tensor import DTensor
-
-        return DTensor.from_local(
+        return dtensor_class().from_local(
             place,
             value.device_mesh,
             value.placements,
