@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "headrace/env/process.h"
+#include "headrace/object/upload_sweep.h"
 
 namespace headrace::checkpoint {
 namespace {
@@ -143,6 +144,13 @@ Result<SweepReport> Sweep(CatalogStore* store, uint64_t epoch, std::chrono::seco
   SweepReport report;
   for (const char* prefix : {"data/", "manifests/", "catalogs/", "attempts/"})
     HR_RETURN_IF_ERROR(SweepBelow(store, prefix, named, youngest_ns, dry_run, ctx, &report));
+  const StorePlace& place = store->place();
+  if (dry_run || !place.store->abilities().upload) return report;
+  auto is_old = [&](const object::PendingUpload& upload) {
+    return upload.started_ns != 0 && upload.started_ns <= youngest_ns;
+  };
+  auto swept = object::SweepUploads(place.store.get(), place.prefix + "data/", is_old, ctx);
+  if (swept.ok()) report.uploads = *swept;
   return report;
 }
 

@@ -41,9 +41,11 @@ Status Prune(CatalogStore* store, uint64_t epoch, const PrunePlan& plan, const C
 struct SweepReport {
   uint64_t files = 0, bytes = 0;  // removed, or with `dry_run` found
   uint64_t young_files = 0;       // left since they may belong to a save under way
+  uint64_t uploads = 0;           // given up: begun in a bucket, and never ended
 };
 // Removes what no checkpoint on the list names: remains of saves that failed, old catalogs and
-// manifests. What is younger than `grace` by the store's clock stays.
+// manifests, and parts of files that were being sent. What is younger than `grace` by the store's
+// clock stays. Parts that may not be listed or given up are left to the bucket's own rules.
 Result<SweepReport> Sweep(CatalogStore* store, uint64_t epoch, std::chrono::seconds grace,
                           bool dry_run, const Context& ctx);
 

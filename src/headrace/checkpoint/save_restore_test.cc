@@ -12,6 +12,7 @@
 #include "headrace/env/testing/faulty_file_system.h"
 #include "headrace/env/testing/memory_file_system.h"
 #include "headrace/env/testing/temporary_directory.h"
+#include "headrace/object/testing/memory_store.h"
 
 namespace headrace::checkpoint {
 namespace {
@@ -439,6 +440,22 @@ TEST(Sweep, LeavesWhatIsYoung) {
   report = Sweep(&store, epoch, std::chrono::seconds(-3600), false, {});
   ASSERT_TRUE(report.ok());
   EXPECT_EQ(report->files, 1u);
+}
+
+TEST(Sweep, GivesUpPartsOfFilesThatNobodySendsAnyMore) {
+  auto bucket = object::MakeMemoryStore();
+  CatalogStore store(*StoreInBucket(bucket, "ckpt"));
+  uint64_t epoch = *store.TakeOver("test", {});
+  std::vector<std::unique_ptr<object::Upload>> killed;
+  for (const char* key : {"ckpt/data/00.safetensors", "other/data/00.safetensors"})
+    killed.push_back(*bucket->StartUpload(key, {}));
+  auto report = Sweep(&store, epoch, std::chrono::hours(1), true, {});
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(bucket->ListUploads("", {})->size(), 2u);
+  report = Sweep(&store, epoch, std::chrono::hours(1), false, {});
+  ASSERT_TRUE(report.ok()) << report.status().ToString();
+  EXPECT_EQ(report->uploads, 1u);
+  EXPECT_EQ(bucket->ListUploads("", {})->size(), 1u);
 }
 
 TEST_F(SaveRestoreTest, AFullDiskLeavesAllAsBefore) {

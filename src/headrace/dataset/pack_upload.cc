@@ -11,6 +11,8 @@
 #include "headrace/dataset/crew.h"
 #include "headrace/dataset/index_format.h"
 #include "headrace/dataset/manifest.h"
+#include "headrace/object/object_file_system.h"
+#include "headrace/object/upload_sweep.h"
 
 namespace headrace::dataset {
 namespace {
@@ -57,7 +59,9 @@ class Uploader {
     }));
     HR_RETURN_IF_ERROR(to_fs_->SyncDirectory(to_));
     HR_RETURN_IF_ERROR(ctx_.Check());
-    return to_fs_->WriteAtomically(JoinPath(to_, kManifestName), AsBytes(*text));
+    HR_RETURN_IF_ERROR(to_fs_->WriteAtomically(JoinPath(to_, kManifestName), AsBytes(*text)));
+    SweepParts();
+    return OkStatus();
   }
 
  private:
@@ -84,6 +88,19 @@ class Uploader {
                    EscapeText(to_), EscapeText(entry.name));
     }
     return OkStatus();
+  }
+
+  // Parts of these files that a killed run of this has left. The set is there whole and is never
+  // replaced, so whoever still sends parts of it sends them in vain. Only the bucket's owner loses
+  // something where it cannot be done, or not be asked for.
+  void SweepParts() const {
+    auto place = object::FindObject(to_fs_, JoinPath(to_, kManifestName));
+    if (!place.ok()) return;
+    const std::string prefix = place->key.substr(0, place->key.size() - kManifestName.size());
+    std::set<std::string, std::less<>> keys;
+    for (const File& file : files_) keys.insert(prefix + file.name);
+    auto is_ours = [&](const object::PendingUpload& upload) { return keys.count(upload.key) > 0; };
+    (void)object::SweepUploads(place->store.get(), prefix, is_ours, ctx_);
   }
 
   Status CountBytes() const {

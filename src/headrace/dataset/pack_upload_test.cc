@@ -73,6 +73,28 @@ TEST_F(UploadDatasetTest, BrokenOffThereIsNoSet) {
   EXPECT_TRUE(IsThere());
 }
 
+// A killed run leaves parts that no listing shows.
+TEST_F(UploadDatasetTest, PartsThatWereLeftAreGivenUp) {
+  std::vector<std::unique_ptr<object::Upload>> killed;  // neither ended nor given up
+  auto leave = [&](const std::string& key) {
+    auto upload = store_->StartUpload(key, {});
+    ASSERT_TRUE(upload.ok());
+    ASSERT_TRUE((*upload)->PutPart(1, AsBytes("part"), {}).ok());
+    killed.push_back(*std::move(upload));
+  };
+  for (const char* key : {"set/shard-000000.tar", "set/shard-000000.tar", "set/of-others.tar"})
+    leave(key);
+  ASSERT_TRUE(Upload().ok());
+  auto left = store_->ListUploads("", {});
+  ASSERT_TRUE(left.ok());
+  ASSERT_EQ(left->size(), 1u);
+  EXPECT_EQ((*left)[0].key, "set/of-others.tar");
+  // Where it is not allowed the set is there all the same.
+  leave("more/shard-000000.tar");
+  store_->FailNth(StoreOperation::kListUploads, 1, Error(Code::kPermissionDenied, "not allowed"));
+  EXPECT_TRUE(Upload("mem://test/more").ok());
+}
+
 TEST_F(UploadDatasetTest, NothingOfOthersIsReplaced) {
   Put(bucket_.get(), "mem://test/set/notes.txt", "mine");
   Status refused = Upload();
