@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from pathlib import Path
 from typing import Any
 
+import counting_proxy
 import program
 import pytest
 
@@ -96,6 +98,42 @@ def test_tars_in_a_bucket_are_indexed_where_they_are(
     assert report["manifest"] == f"{place}-index/headrace.json"
     ds = headrace.open(f"{place}-index", storage_options=options)
     assert ds[3] == packed[3]
+
+
+def test_a_set_in_a_bucket_is_packed_from_there(
+    server: Any, options: dict[str, str], place: str, tmp_path: Path
+) -> None:
+    program.write_photos(tmp_path / "photos")
+    local, staging = tmp_path / "local", tmp_path / "staging"
+    run(server, "pack", tmp_path / "photos", local, "--shard-samples", 20)
+    run(server, "pack", local, place, "--staging", staging)
+    run(server, "pack", place, tmp_path / "again", "--shard-samples", 7)
+    run(server, "pack", place, f"{place}-7", "--shard-samples", 7, "--staging", staging)
+    assert program.tree(staging) == {}
+    ours = headrace.open(tmp_path / "again")
+    theirs = headrace.open(f"{place}-7", storage_options=options)
+    assert ours.version == theirs.version
+    key = operator.itemgetter("__key__")
+    assert sorted(theirs, key=key) == sorted(headrace.open(local), key=key)
+
+
+def test_tars_are_indexed_beside_themselves_and_not_copied(
+    server: Any, options: dict[str, str], place: str, tmp_path: Path
+) -> None:
+    samples = {b"%d.bin" % number: bytes([number]) * 1_000_000 for number in range(24)}
+    program.write_tar(tmp_path / "large.tar", samples)
+    key = place.removeprefix(f"s3://{server.buckets[0]}/")
+    server.put(f"{key}/large.tar", (tmp_path / "large.tar").read_bytes())
+    with counting_proxy.running(server.endpoint) as proxy:
+        through = {**server.environment(), "AWS_ENDPOINT_URL_S3": proxy.endpoint}
+        # Looking for images' seek points takes all bytes, once; without that headers are enough.
+        size = (tmp_path / "large.tar").stat().st_size
+        for seek_points, most in (("8", 1.1 * size), ("off", size / 4)):
+            proxy.forget()
+            program.run("index", place, f"--seek-points={seek_points}", environment=through)
+            assert 0 < proxy.bytes_sent(".tar") < most
+    ds = headrace.open(place, storage_options=options)
+    assert [sample["bin"] for sample in ds] == list(samples.values())
 
 
 def test_what_is_wrong_is_told(server: Any, options: dict[str, str]) -> None:

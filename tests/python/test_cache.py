@@ -216,6 +216,37 @@ def test_the_program_reads_through_the_cache(
     assert "cache_bytes" in program("ls", served, "--cache-bytes", "many", code=2)
 
 
+def test_the_program_pins_and_removes(
+    served: str, server: Any, cached: dict[str, str], run_headrace: Callable[..., str]
+) -> None:
+    cached["cache_memory_bytes"] = "0"  # what is not on the disk is asked for
+    list(headrace.open(served, storage_options=cached))
+    data_requests(server)
+    where = ("--cache-dir", cached["cache_dir"])
+
+    def told(action: str, *objects: str, code: int = 0) -> Any:
+        return json.loads(program("cache", action, *objects, *where, "--json", code=code))
+
+    objects = {one["name"]: one for one in told("ls")}
+    (first, *_) = shards = sorted(name for name in objects if name.endswith(".tar"))
+    assert told("pin", first) == {"objects": 1, "bytes": objects[first]["bytes"]}
+    assert [one["name"] for one in told("ls") if one["pinned"]] == [first]
+    assert told("stat")["pinned_bytes"] == objects[first]["bytes"]
+    prefix = first[: first.rindex("/")] + "/*"
+    assert told("unpin", prefix)["objects"] == len(objects)
+    assert told("stat")["pinned_bytes"] == 0
+    assert told("evict", first)["bytes"] == objects[first]["bytes"]
+    assert first not in {one["name"] for one in told("ls")}
+    list(headrace.open(served, storage_options=cached))
+    assert {Path(name).name for name, _ in data_requests(server)} == {Path(first).name}
+    assert told("verify")["damaged"] == 0
+    assert told("clear")["bytes"] > 0
+    assert told("stat")["blocks"] == 0
+    assert len(shards) > 1
+    assert "evict what?" in program("cache", "evict", *where, code=2)
+    assert "no action 'shrink'" in program("cache", "shrink", *where, code=2)
+
+
 def test_verify_looks_at_the_origin(served: str, server: Any, cached: dict[str, str]) -> None:
     list(headrace.open(served, storage_options=cached))
     data_requests(server)
