@@ -87,6 +87,32 @@ TEST_F(DoctorCommandTest, LimitOfTheUserCountsInARecord) {
   EXPECT_THAT(printed_, HasSubstr("network-full"));
 }
 
+// Of a data set a record has the name only.
+TEST_F(DoctorCommandTest, ShardsOfARecordAreLookedUp) {
+  PipelineConfig c;
+  c.duration_s = 12;
+  ASSERT_TRUE(files_.MakeDirectories("/many").ok());
+  for (int i = 10; i < 40; ++i)
+    ASSERT_TRUE(
+        files_.WriteAtomically("/many/" + std::to_string(i) + ".tar", AsBytes("a shard")).ok());
+  c.dataset.name = "/many/17.tar";
+  Record("/one", c);
+  EXPECT_EQ(Run({"doctor", "/one"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("warning: sliver: the data set has 1 of the 30 files"));
+  // A manifest in the folder of shards that are read in place.
+  ASSERT_TRUE(files_.MakeDirectories("/in").ok());
+  for (int i = 0; i < 20; ++i)
+    ASSERT_TRUE(files_.WriteAtomically("/in/" + std::to_string(i) + ".txt", AsBytes("x")).ok());
+  ASSERT_EQ(Run({"pack", "/in", "/out", "-q", "--shard-samples", "10"}), ExitCode::kOk);
+  ASSERT_TRUE(files_.Remove("/out/headrace.json").ok());
+  ASSERT_EQ(Run({"index", "/out", "-q"}), ExitCode::kOk);
+  c.dataset.name = "/out";
+  c.job.world_size = 8;
+  Record("/few", c);
+  EXPECT_EQ(Run({"doctor", "/few"}), ExitCode::kOk);
+  EXPECT_THAT(printed_, HasSubstr("warning: few-shards: 8 ranks share 2 shards"));
+}
+
 TEST_F(DoctorCommandTest, BeforeAJob) {
   ASSERT_TRUE(files_.MakeDirectories("/in").ok());
   for (int i = 0; i < 20; ++i)

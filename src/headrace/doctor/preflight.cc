@@ -254,6 +254,32 @@ void CheckCache(const Preflight& p, FoundAt findings) {
 
 Json OptionalJson(const std::optional<uint64_t>& value) { return value ? Json(*value) : Json(); }
 
+// Files in the folder of a shard that are called like it; 0 where it may not be listed.
+uint64_t CountBeside(FileSystem* fs, const std::string& shard) {
+  const std::string_view name = BaseName(shard);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return 0;
+  auto entries = fs->List(std::string(DirectoryName(shard)));
+  if (!entries.ok()) return 0;
+  return static_cast<uint64_t>(std::count_if(
+      entries->begin(), entries->end(),
+      [&](const DirectoryEntry& entry) { return entry.name.ends_with(name.substr(dot)); }));
+}
+
+// A tar that was named by itself. Its samples are not counted: that would read all its headers.
+std::optional<DatasetFacts> OneShard(FileSystem* fs, const std::string& path,
+                                     const std::string& name) {
+  auto info = fs->Stat(path);
+  if (!info.ok() || info->kind == FileKind::kDirectory) return std::nullopt;
+  DatasetFacts facts;
+  facts.name = name;
+  facts.kind = "tar";
+  facts.num_shards = 1;
+  facts.bytes = info->size_bytes;
+  facts.present_files = CountBeside(fs, path);
+  return facts;
+}
+
 }  // namespace
 
 DatasetState LookAtDataset(const dataset::Dataset& data, const std::string& path) {
@@ -269,24 +295,18 @@ DatasetState LookAtDataset(const dataset::Dataset& data, const std::string& path
   }
   for (const dataset::ManifestShard& shard : data.manifest().shards)
     state.has_index = state.has_index && !shard.index.empty();
-  if (data.shards().empty()) return state;
-  // Files beside the shards that are called like them.
-  const std::string& first = data.shards().front().name;
-  const size_t dot = BaseName(first).rfind('.');
-  if (dot == std::string_view::npos || !OfShards(state.facts)) return state;
-  const std::string suffix(BaseName(first).substr(dot));
+  if (data.shards().empty() || !OfShards(state.facts)) return state;
   auto file = data.FileOfShard(0);
-  auto entries = file.ok() ? file->fs->List(std::string(DirectoryName(file->path)))
-                           : Result<std::vector<DirectoryEntry>>(file.status());
-  if (!entries.ok()) return state;  // it may be read, but not listed
-  for (const DirectoryEntry& entry : *entries)
-    state.facts.present_files += entry.name.ends_with(suffix);
+  if (file.ok()) state.facts.present_files = CountBeside(file->fs, file->path);
   return state;
 }
 
 std::optional<DatasetFacts> LookUpDataset(FileSystem* fs, const std::string& path,
                                           const std::string& name) {
-  if (!fs->Exists(JoinPath(path, dataset::kManifestName))) return std::nullopt;
+  bool has_manifest = path.ends_with(".json");
+  for (const std::string& folder : {path, JoinPath(path, dataset::kInPlaceFolder)})
+    has_manifest = has_manifest || fs->Exists(JoinPath(folder, dataset::kManifestName));
+  if (!has_manifest) return path.ends_with(".tar") ? OneShard(fs, path, name) : std::nullopt;
   auto data = dataset::Dataset::Open(fs, path, {});
   if (!data.ok()) return std::nullopt;
   return LookAtDataset(**data, name).facts;

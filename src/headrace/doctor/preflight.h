@@ -42,7 +42,8 @@ struct Preflight {
 // The facts of an open data set; lists the folder of its shards. `path` is what the user named.
 DatasetState LookAtDataset(const dataset::Dataset& data, const std::string& path);
 
-// What is cheap to know of a data set of which only the name is known: nothing without a manifest.
+// What is cheap to know of a data set of which only the name is known: what its manifest says, or,
+// of a single tar, that it is one of those that lie there. Else nothing.
 std::optional<DatasetFacts> LookUpDataset(FileSystem* fs, const std::string& path,
                                           const std::string& name);
 
