@@ -335,6 +335,19 @@ TEST(Diagnose, TwoFaultsOfTheInputAtOnce) {
   }
 }
 
+TEST(Diagnose, MoreThreadsOnSharedCoresGainAtMostAsMuch) {
+  PipelineConfig c = Healthy(1);
+  c.decode_s = WorkerSeconds(c, 0.6);
+  c.cpus = 8;
+  for (bool shared : {false, true}) {
+    c.machine.shares_cores = shared;
+    const Diagnosis diagnosis = Diagnose(Simulate(c));
+    const Finding* finding = Find(diagnosis, "decode-bound");
+    ASSERT_NE(finding, nullptr) << Tell(diagnosis);
+    EXPECT_EQ(finding->gain_at_most, shared);
+  }
+}
+
 TEST(Diagnose, OneSlowDiskOfSeveralIsNamed) {
   PipelineConfig c = Healthy(1);
   c.disk_latency_s = WorkerSeconds(c, 0.6) - c.decode_s;

@@ -107,6 +107,13 @@ double NetworkRate(FileSystem* fs) {
   return most;
 }
 
+// A virtual machine does not know whose threads its processors are.
+bool SharesCores(FileSystem* fs) {
+  if (KernelText(fs, "/sys/devices/system/cpu/smt/active") == "1") return true;
+  const std::string flags(LineAfter(KernelText(fs, "/proc/cpuinfo"), "flags"));
+  return (flags + " ").find(" hypervisor ") != std::string::npos;
+}
+
 void ReadFrequency(FileSystem* fs, MachineState* state) {
   const std::string folder = "/sys/devices/system/cpu/cpu0/cpufreq/";
   constexpr double kKilohertz = 1e-3;
@@ -163,6 +170,7 @@ MachineState ReadMachine(FileSystem* fs) {
   state.facts.clock_source =
       KernelText(fs, "/sys/devices/system/clocksource/clocksource0/current_clocksource");
   ReadFrequency(fs, &state);
+  state.facts.shares_cores = SharesCores(fs);
   if (fs->Exists("/dev/shm"))
     if (auto free = fs->FreeBytes("/dev/shm"); free.ok()) state.shm_bytes = *free;
   const std::string limits = KernelText(fs, "/proc/self/limits");

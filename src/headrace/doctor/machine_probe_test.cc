@@ -55,6 +55,18 @@ TEST_F(MachineProbeTest, ReadsWhatTheKernelSays) {
   EXPECT_EQ(state.receive_buffer_bytes, 6291456u);
 }
 
+TEST_F(MachineProbeTest, ProcessorsMayShareCores) {
+  EXPECT_FALSE(ReadMachine(&files_).facts.shares_cores);
+  Put("/sys/devices/system/cpu/smt/active", "0\n");
+  Put("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme sse2\n");
+  EXPECT_FALSE(ReadMachine(&files_).facts.shares_cores);
+  Put("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor\n");
+  EXPECT_TRUE(ReadMachine(&files_).facts.shares_cores);
+  Put("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme sse2\n");
+  Put("/sys/devices/system/cpu/smt/active", "1\n");
+  EXPECT_TRUE(ReadMachine(&files_).facts.shares_cores);
+}
+
 TEST_F(MachineProbeTest, OlderControlGroupsAreReadToo) {
   Put("/proc/self/status", "Cpus_allowed_list:\t0-7\n");
   Put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000\n");

@@ -64,6 +64,9 @@ struct MachineFacts {
   double disk_bytes_per_s = 0;     // the most that the device of data or cache reads
   std::string clock_source;        // as the kernel names it
   double mhz = 0, max_mhz = 0;     // of the processors, under load and at best
+  // Some processors may be threads of one core, or of a core that another machine uses too: two of
+  // them then do less than twice the work of one.
+  bool shares_cores = false;
 };
 
 struct JobFacts {

@@ -53,6 +53,7 @@ void VisitMachine(Facts& m, const Visit& visit) {
   visit("clock_source", m.clock_source);
   visit("mhz", m.mhz);
   visit("max_mhz", m.max_mhz);
+  visit("shares_cores", m.shares_cores);
 }
 
 template <typename Facts, typename Visit>

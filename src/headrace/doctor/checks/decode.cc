@@ -32,6 +32,7 @@ void Advise(const RankView& view, Finding* finding) {
     finding->cure = "processors are idle: give the loader more threads";
     AdviseSetting("threads", static_cast<uint64_t>(more), finding);
     finding->gain = GainOver(view, view.model.WithThreads(more));
+    finding->gain_at_most = view.run->machine.shares_cores;
     return;
   }
   finding->gain = GainOver(view, view.model.Without(Part::kDecode));
