@@ -58,6 +58,7 @@ void AddStores(ProcessSnapshot* snapshot) {
   add(Metric::kStoreFailures, totals.failures);
   add(Metric::kStoreRetries, totals.retries);
   add(Metric::kStoreThrottled, totals.throttled);
+  snapshot->AddMetric(Metric::kStoreBackOffSeconds, static_cast<double>(totals.back_off_ns) * 1e-9);
   add(Metric::kStoreReadBytes, totals.bytes_read);
   add(Metric::kStoreWrittenBytes, totals.bytes_written);
 }
@@ -84,6 +85,8 @@ void AddCaches(ProcessSnapshot* snapshot) {
   add(Metric::kCacheRefusedBlocks, counters.node.refused_blocks);
   add(Metric::kCacheDroppedBlocks, counters.node.dropped_blocks);
   add(Metric::kCacheDegraded, counters.node.degraded);
+  for (const auto& [directory, disk] : cache::CountersOfAllDisks())
+    snapshot->sources.push_back({directory, disk.reads, disk.read_bytes, disk.read_ns});
 }
 
 // Takes off what is only true now. Lives of threads, times and counts stay.

@@ -114,6 +114,8 @@ constexpr std::array<MetricInfo, kNumMetrics> kMetrics = {{
      "Requests that were made again after a failure."},
     {M::kStoreThrottled, kValue, kCounter, "headrace_store_throttled_total", "requests",
      "Requests that a store refused because too much was asked of it (429 or 503)."},
+    {M::kStoreBackOffSeconds, kValue, kCounter, "headrace_store_back_off_seconds_total", "seconds",
+     "Time that failed requests waited before they were made again, summed over them."},
     {M::kStoreReadBytes, kValue, kCounter, "headrace_store_read_bytes_total", "bytes",
      "Bytes read from object stores."},
     {M::kStoreWrittenBytes, kValue, kCounter, "headrace_store_written_bytes_total", "bytes",

@@ -78,6 +78,7 @@ enum class Metric : uint16_t {
   kStoreFailures,
   kStoreRetries,
   kStoreThrottled,
+  kStoreBackOffSeconds,
   kStoreReadBytes,
   kStoreWrittenBytes,
   // checkpoints

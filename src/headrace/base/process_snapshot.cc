@@ -168,6 +168,14 @@ ProcessSnapshot ProcessSnapshot::Since(const ProcessSnapshot& earlier) const {
   for (MetricValue& one : between.metrics)
     if (InfoOf(one.metric).kind == MetricKind::kCounter)
       one.value = std::max(0.0, one.value - earlier.Value(one.metric, one.label));
+  for (SourceSnapshot& source : between.sources) {
+    const auto before = std::find_if(earlier.sources.begin(), earlier.sources.end(),
+                                     [&](const auto& one) { return one.name == source.name; });
+    if (before == earlier.sources.end()) continue;
+    TakeAway(&source.reads, before->reads);
+    TakeAway(&source.bytes, before->bytes);
+    TakeAway(&source.busy_ns, before->busy_ns);
+  }
   const uint64_t known = earlier.changes.empty() ? 0 : earlier.changes.back().number;
   std::erase_if(between.changes, [&](const SettingChange& one) { return one.number <= known; });
   return between;

@@ -52,6 +52,13 @@ struct MetricValue {
   double value = 0;
 };
 
+// One place that data are read from beside others of its kind: a directory of the node's cache.
+struct SourceSnapshot {
+  std::string name;
+  uint64_t reads = 0, bytes = 0;  // that succeeded
+  uint64_t busy_ns = 0;           // from call to end, summed over them
+};
+
 // A setting that may be changed while the process runs, inside its bounds.
 struct SettingValue {
   std::string name;  // as in the loader's options: "threads", "prefetch_bytes"...
@@ -89,6 +96,7 @@ struct ProcessSnapshot {
   std::vector<PoolSnapshot> pools;
   std::vector<StageSnapshot> stages;  // those in which something happened
   std::vector<MetricValue> metrics;
+  std::vector<SourceSnapshot> sources;
   std::vector<SettingValue> settings;
   std::vector<SettingChange> changes;  // the latest ones, oldest first
 

@@ -110,6 +110,19 @@ Status ReadSetting(const Json& json, SettingValue* setting) {
   return ReadText(json, "unit", &setting->unit);
 }
 
+Json SourceJson(const SourceSnapshot& source) {
+  Json json = Json::MakeObject();
+  json.Set("name", source.name).Set("reads", source.reads).Set("bytes", source.bytes);
+  return json.Set("busy_ns", source.busy_ns);
+}
+
+Status ReadSource(const Json& json, SourceSnapshot* source) {
+  HR_RETURN_IF_ERROR(ReadText(json, "name", &source->name));
+  HR_RETURN_IF_ERROR(ReadUint(json, "reads", &source->reads));
+  HR_RETURN_IF_ERROR(ReadUint(json, "bytes", &source->bytes));
+  return ReadUint(json, "busy_ns", &source->busy_ns);
+}
+
 Json ChangeJson(const SettingChange& change) {
   Json json = Json::MakeObject();
   json.Set("number", change.number).Set("unix_ns", change.unix_ns).Set("name", change.name);
@@ -213,6 +226,9 @@ Json ProcessSnapshot::ToJson() const {
     metric_list.Append(std::move(one));
   }
   json.Set("metrics", std::move(metric_list));
+  Json source_list = Json::MakeArray();
+  for (const SourceSnapshot& source : sources) source_list.Append(SourceJson(source));
+  json.Set("sources", std::move(source_list));
   Json setting_list = Json::MakeArray();
   for (const SettingValue& setting : settings) {
     Json one = Json::MakeObject();
@@ -239,6 +255,7 @@ Result<ProcessSnapshot> ProcessSnapshot::FromJson(const Json& json) {
   HR_RETURN_IF_ERROR(ReadLoop(json, &out));
   HR_RETURN_IF_ERROR(ReadList(json, "pools", &ReadPool, &out.pools));
   HR_RETURN_IF_ERROR(ReadList(json, "stages", &ReadStage, &out.stages));
+  HR_RETURN_IF_ERROR(ReadList(json, "sources", &ReadSource, &out.sources));
   HR_RETURN_IF_ERROR(ReadList(json, "settings", &ReadSetting, &out.settings));
   HR_RETURN_IF_ERROR(ReadList(json, "changes", &ReadChange, &out.changes));
   HR_ASSIGN_OR_RETURN(const Json::Array* metrics, ReadArray(json, "metrics"));

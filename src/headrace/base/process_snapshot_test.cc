@@ -222,6 +222,7 @@ ProcessSnapshot Full() {
   snapshot.AddPool({"loader", 4, 240}, report);
   snapshot.AddMetric(Metric::kCacheHits, 12, "disk");
   snapshot.AddMetric(Metric::kProcessCpuSeconds, 1.25);
+  snapshot.sources = {{"/nvme0", 3, 300, 30}, {"/nvme1", 5, 500, 5000}};
   snapshot.settings = {{"threads", 4, 1, 8, "threads"}};
   snapshot.changes = {{1, 1'780'000'001'000'000'000, "threads", 2, 4, "autotune", "faster"},
                       {2, 1'780'000'002'000'000'000, "threads", 4, 3, "me", ""}};
@@ -240,12 +241,29 @@ TEST(ProcessSnapshot, JsonReadsBackAsTheSame) {
   EXPECT_EQ(back->Value(Metric::kCacheHits, "disk"), 12);
   EXPECT_EQ(json.Find("loop")->Find("au")->AsDouble(), Full().Au());
   EXPECT_EQ(json.Find("stages")->items()[0].Find("idle_ns")->AsUint(), 227u);
+  ASSERT_EQ(back->sources.size(), 2u);
+  EXPECT_EQ(back->sources[1].name, "/nvme1");
+  EXPECT_EQ(back->sources[1].busy_ns, 5000u);
   ASSERT_NE(back->FindSetting("threads"), nullptr);
   EXPECT_EQ(back->FindSetting("threads")->max, 8u);
   EXPECT_EQ(back->FindSetting("threads")->unit, "threads");
   EXPECT_EQ(back->FindSetting("other"), nullptr);
   ASSERT_EQ(back->changes.size(), 2u);
   EXPECT_EQ(back->changes[0].by, "autotune");
+}
+
+TEST(ProcessSnapshot, SourcesSinceAnEarlierOne) {
+  const ProcessSnapshot before = Full();
+  ProcessSnapshot after = before;
+  after.sources[1] = {"/nvme1", 9, 900, 9000};
+  after.sources.push_back({"/nvme2", 1, 100, 10});  // another cache was made meanwhile
+  const ProcessSnapshot between = after.Since(before);
+  ASSERT_EQ(between.sources.size(), 3u);
+  EXPECT_EQ(between.sources[0].reads, 0u);
+  EXPECT_EQ(between.sources[1].reads, 4u);
+  EXPECT_EQ(between.sources[1].bytes, 400u);
+  EXPECT_EQ(between.sources[1].busy_ns, 4000u);
+  EXPECT_EQ(between.sources[2].reads, 1u);
 }
 
 TEST(ProcessSnapshot, AnOlderReaderSkipsWhatItDoesNotKnow) {

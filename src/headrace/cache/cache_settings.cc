@@ -169,6 +169,15 @@ CacheCounters CountersOfAllCaches() {
   return sum;
 }
 
+std::map<std::string, NodeCacheCounters> CountersOfAllDisks() {
+  std::map<std::string, NodeCacheCounters> all;
+  for (const auto& cache : ProcessCache::AllOfProcess()) {
+    if (cache->node() == nullptr) continue;
+    for (const auto& disk : cache->node()->disks()) all[disk->paths().root()] += disk->counters();
+  }
+  return all;
+}
+
 std::shared_ptr<CacheOnDemand> ReadThrough(const BlockCacheOptions& options,
                                            object::UrlSettings* url) {
   std::shared_ptr<CacheOnDemand> cache = FindCache(options);

@@ -63,6 +63,8 @@ std::shared_ptr<CacheOnDemand> ReadThrough(const BlockCacheOptions& options,
 bool WaitForCaches(std::chrono::nanoseconds timeout);
 // What all caches of this process have counted so far. Memory alone is no cache of a node.
 CacheCounters CountersOfAllCaches();
+// The same of their disks, by directory, for those that are used.
+std::map<std::string, NodeCacheCounters> CountersOfAllDisks();
 
 // Settings by name: those of ReadCacheSettings, which begin with "cache", and those of
 // object::ReadUrlSettings. `warn` is told as NodeCacheOptions::warn is; of several for one cache

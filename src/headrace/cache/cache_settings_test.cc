@@ -117,6 +117,29 @@ TEST(StorageSettings, TheSameSettingsShareACache) {
   EXPECT_EQ(a->cache->counters().node.admitted_bytes, 1000u);
 }
 
+TEST(StorageSettings, EachDirectoryCountsItsOwnReads) {
+  TemporaryDirectory dir;
+  auto named = Named(dir);
+  const std::vector<std::string> roots = {dir / "one", dir / "two"};
+  named["cache_dir"] = roots[0] + ":" + roots[1];
+  named["cache_memory_bytes"] = "0";
+  auto settings = ReadStorageSettings(named, nullptr);
+  ASSERT_TRUE(settings.ok()) << settings.status().ToString();
+  auto origin = std::make_shared<CountingOrigin>();
+  origin->Add("k", 1000);
+  ExpectRead(settings->url, origin);
+  ASSERT_TRUE(WaitForCaches(std::chrono::minutes(1)));
+  ExpectRead(settings->url, origin);
+  std::map<std::string, NodeCacheCounters> disks = CountersOfAllDisks();
+  ASSERT_EQ(disks.count(roots[0]) + disks.count(roots[1]), 2u);
+  // The block belongs to one of them.
+  const NodeCacheCounters &one = disks[roots[0]], &two = disks[roots[1]];
+  EXPECT_EQ(one.reads + two.reads, 1u);
+  EXPECT_EQ(one.read_bytes + two.read_bytes, 1000u);
+  EXPECT_EQ(one.read_ns > 0, one.reads > 0);
+  EXPECT_EQ(two.read_ns > 0, two.reads > 0);
+}
+
 TEST(StorageSettings, WithoutADirectoryThereIsMemoryForPlansAlone) {
   auto settings = ReadStorageSettings({{"region", "here-1"}, {"cache_bytes", "1GiB"}}, nullptr);
   ASSERT_TRUE(settings.ok()) << settings.status().ToString();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "headrace/base/fault_point.h"
+#include "headrace/base/stage_timer.h"
 #include "headrace/base/text.h"
 #include "headrace/env/process.h"
 
@@ -236,9 +237,12 @@ Status NodeCache::StartRead(const BlockId& id, uint32_t offset, MutableBytes out
     constexpr uint64_t kShareKeptOpen = 64;  // of the limit: others' evictions free it later
     BlockReader::Wanted wanted{id, offset, out, ReadsDirectly(*use.state()),
                                use.state()->limit_bytes() / kShareKeptOpen};
-    status = reader_->Start(wanted, ctx, [this, use, id, done = std::move(done)](Status read) {
-      done(FinishRead(use, id, std::move(read)));
-    });
+    const uint64_t begun = NowNanos(), bytes = out.size();
+    status = reader_->Start(wanted, ctx,
+                            [this, use, id, begun, bytes, done = std::move(done)](Status read) {
+                              if (read.ok()) CountRead(bytes, NowNanos() - begun);
+                              done(FinishRead(use, id, std::move(read)));
+                            });
   }
   return status.ok() ? status : FinishRead(use, id, std::move(status));
 }
@@ -247,6 +251,12 @@ bool NodeCache::ReadsDirectly(const CacheState& state) const {
   if (options_.direct_reads != DirectReads::kAuto)
     return options_.direct_reads == DirectReads::kAlways;
   return memory_limit_bytes_ != 0 && state.used_bytes() > memory_limit_bytes_ / 2;
+}
+
+void NodeCache::CountRead(uint64_t bytes, uint64_t ns) {
+  counts_.reads += 1;
+  counts_.read_bytes += bytes;
+  counts_.read_ns += ns;
 }
 
 // What becomes of the cache, and of what the caller is told.
@@ -530,6 +540,9 @@ NodeCacheCounters& NodeCacheCounters::operator+=(const NodeCacheCounters& other)
   dropped_blocks += other.dropped_blocks;
   evicted_blocks += other.evicted_blocks;
   evicted_bytes += other.evicted_bytes;
+  reads += other.reads;
+  read_bytes += other.read_bytes;
+  read_ns += other.read_ns;
   read_failures += other.read_failures;
   write_failures += other.write_failures;
   degraded += other.degraded;

@@ -60,6 +60,7 @@ struct NodeCacheCounters {
   Counter refused_blocks;  // not admitted: no room, or the disk is suspended
   Counter dropped_blocks;  // were found damaged
   Counter evicted_blocks, evicted_bytes;
+  Counter reads, read_bytes, read_ns;     // that succeeded; from call to end, summed over them
   Counter read_failures, write_failures;  // of the disk
   Counter degraded;                       // how often a healthy cache stopped to work
 
@@ -194,6 +195,7 @@ class NodeCache {
   void TellRecovered() const;
 
   bool ReadsDirectly(const CacheState& state) const;
+  void CountRead(uint64_t bytes, uint64_t ns);
   Status FinishRead(const Use& use, const BlockId& id, Status status);
   bool DropFrom(CacheState* state, const BlockId& id);
 

@@ -109,9 +109,14 @@ Window WindowOf(const ProcessSnapshot& between, double start_s) {
   for (const char* kind : {"get", "head", "list"})
     window.requests += Count(between.Value(Metric::kStoreRequests, kind));
   window.refused_requests = Count(between.Value(Metric::kStoreThrottled));
+  // Several requests of a read wait beside each other, and some are no worker's.
+  window.back_off_s =
+      std::min(between.Value(Metric::kStoreBackOffSeconds), window.busy_s(Stage::kFetch));
   window.knows_device = between.Has(Metric::kProcessDeviceReadBytes);
   window.device_bytes = Count(between.Value(Metric::kProcessDeviceReadBytes));
   window.wall_clock_ns = between.end_unix_ns;
+  for (const SourceSnapshot& one : between.sources)
+    window.sources.push_back({one.name, one.reads, one.bytes, Seconds(one.busy_ns)});
   return window;
 }
 

@@ -10,6 +10,7 @@ namespace headrace::doctor {
 // began. Where a snapshot does not tell apart what the doctor does, it is derived:
 //   fetches    of the loader's time in reads, that of the slowest ones, as many as there are bytes
 //              from the origin among those read
+//   back-off   that of all requests, no more than the fetches took
 //   run delay  where the kernel does not tell it: what the stages that compute took longer than the
 //              process had processors
 Window WindowOf(const ProcessSnapshot& between, double start_s);

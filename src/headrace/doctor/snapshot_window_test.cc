@@ -67,6 +67,37 @@ TEST(SnapshotWindow, WithoutACacheEverythingFromAStoreIsFetched) {
   EXPECT_GT(after.stage(Stage::kFetch).count, 20 * after.stage(Stage::kRead).count);
 }
 
+TEST(SnapshotWindow, BackOffIsNoMoreThanTheFetchesTook) {
+  PipelineConfig c;
+  c.origin_share = 1;
+  c.refused_share = 0.2;
+  c.back_off_s = 30e-3;
+  JobRun run = Simulate(c);
+  const Window before = SteadyTotal(run.ranks[0].windows);
+  const Window after = SteadyTotal(ThereAndBack(run.ranks[0]));
+  EXPECT_GT(before.back_off_s, 0);
+  EXPECT_NEAR(after.back_off_s / before.back_off_s, 1, 0.1);
+  // Requests that no worker waits for.
+  for (Window& window : run.ranks[0].windows) window.back_off_s = 1000;
+  const Window most = SteadyTotal(ThereAndBack(run.ranks[0]));
+  EXPECT_NEAR(most.back_off_s, most.busy_s(Stage::kFetch), 1e-3);
+}
+
+TEST(SnapshotWindow, EachDirectoryOfACacheComesThrough) {
+  JobRun run = Simulate(PipelineConfig());
+  for (Window& window : run.ranks[0].windows)
+    window.sources = {{"/nvme0", 10, 1000, 0.25}, {"/nvme1", 20, 2000, 0.5}};
+  const Window before = SteadyTotal(run.ranks[0].windows);
+  const Window after = SteadyTotal(ThereAndBack(run.ranks[0]));
+  ASSERT_EQ(after.sources.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(after.sources[i].name, before.sources[i].name);
+    EXPECT_EQ(after.sources[i].reads, before.sources[i].reads);
+    EXPECT_EQ(after.sources[i].bytes, before.sources[i].bytes);
+    EXPECT_NEAR(after.sources[i].seconds, before.sources[i].seconds, 1e-6);
+  }
+}
+
 TEST(SnapshotWindow, WaitingForProcessorsIsWhatStagesTakeLonger) {
   PipelineConfig c;
   c.compute_s = 1e-3;

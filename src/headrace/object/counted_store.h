@@ -20,7 +20,9 @@ struct StoreCounters {
   std::atomic<uint64_t> throttled{0};  // of these: refused because too much was asked (429, 503)
   std::atomic<uint64_t> bytes_read{0}, bytes_written{0};  // of calls that succeeded
   std::atomic<uint64_t> busy_ns{0};  // between call and answer, summed over all calls
-  std::atomic<uint64_t> retries{0};  // by RetryingStore, where it is given them
+  // By RetryingStore, where it is given them: tries after the first, and the time before them,
+  // summed over all calls.
+  std::atomic<uint64_t> retries{0}, back_off_ns{0};
   // The same calls one by one: reads are of the stage "fetch", heads and lists of "meta", writes of
   // "copy". Bytes are those of calls that succeeded.
   SharedStageRecorder stages;

@@ -60,6 +60,9 @@ class RetryPolicy {
     if (asked ? left <= Nanoseconds(0) : pause >= left)
       return Status(Code::kUnavailable, Tried(failure, tries, start)).At(failure.location());
     if (options_.num_retries) options_.num_retries->fetch_add(1, std::memory_order_relaxed);
+    if (options_.back_off_ns)
+      options_.back_off_ns->fetch_add(static_cast<uint64_t>(std::max<int64_t>(pause.count(), 0)),
+                                      std::memory_order_relaxed);
     return pause;
   }
 

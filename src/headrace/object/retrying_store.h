@@ -31,7 +31,9 @@ struct RetryOptions {
   std::chrono::nanoseconds longest_pause = std::chrono::seconds(5);
   // Of one call, from its first try on; no try begins after it.
   std::chrono::nanoseconds budget = std::chrono::seconds(120);
-  std::atomic<uint64_t>* num_retries = nullptr;  // counts tries after the first; not owned
+  // Both not owned: counts tries after the first, and adds up the time before them.
+  std::atomic<uint64_t>* num_retries = nullptr;
+  std::atomic<uint64_t>* back_off_ns = nullptr;
 
   // The world outside, for tests to replace; empty: the real one.
   std::function<Context::Clock::time_point()> now = {};

@@ -350,6 +350,7 @@ TEST_F(RetryingStoreTest, AnUploadSweptMeanwhileIsNotTakenForDone) {
 TEST_F(RetryingStoreTest, CountsAllTries) {
   auto counters = std::make_shared<StoreCounters>();
   options_.num_retries = &counters->retries;
+  options_.back_off_ns = &counters->back_off_ns;
   auto store = MakeRetryingStore(MakeCountedStore(faulty_, counters), options_);
   faulty_->FailNth(StoreOperation::kPut, 1, busy_, 2);
   ASSERT_TRUE(store->Put("key", AsBytes("12345"), {}, Context()).ok());
@@ -359,6 +360,9 @@ TEST_F(RetryingStoreTest, CountsAllTries) {
   EXPECT_EQ(counters->writes, 3u);
   EXPECT_EQ(counters->failures, 2u);
   EXPECT_EQ(counters->retries, 2u);
+  ASSERT_EQ(pauses_.size(), 2u);
+  EXPECT_EQ(counters->back_off_ns / 1'000'000, static_cast<uint64_t>(pauses_[0] + pauses_[1]));
+  EXPECT_GT(counters->back_off_ns, 0u);
   EXPECT_EQ(counters->bytes_written, 5u);
   EXPECT_EQ(counters->gets, 1u);
   EXPECT_EQ(counters->bytes_read, 4u);

@@ -107,6 +107,7 @@ class Stores {
     RetryOptions retry;
     retry.budget = settings_.retry_budget;
     retry.num_retries = &counters_->retries;
+    retry.back_off_ns = &counters_->back_off_ns;
     store = MakeRetryingStore(std::move(store), retry);
     if (settings_.wrap) {
       HR_ASSIGN_OR_RETURN(store, (*settings_.wrap)(std::move(store)));
@@ -312,6 +313,7 @@ void Add(const StoreCounters& counters, StoreTotals* to) {
   to->failures += counters.failures;
   to->throttled += counters.throttled;
   to->retries += counters.retries;
+  to->back_off_ns += counters.back_off_ns;
   to->bytes_read += counters.bytes_read;
   to->bytes_written += counters.bytes_written;
   to->busy_ns += counters.busy_ns;

@@ -28,7 +28,7 @@ struct StoreTotals {
   uint64_t gets = 0, heads = 0, lists = 0, writes = 0;
   uint64_t failures = 0, throttled = 0, retries = 0;
   uint64_t bytes_read = 0, bytes_written = 0;
-  uint64_t busy_ns = 0;
+  uint64_t busy_ns = 0, back_off_ns = 0;
 };
 StoreTotals TotalsOfStores(const UrlSettings& settings);
 // The same of all stores of this process, with what each call took (StoreCounters::stages).

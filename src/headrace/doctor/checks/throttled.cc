@@ -33,7 +33,11 @@ std::optional<Finding> CheckThrottled(const Case& c) {
       "spread over several prefixes; or keep the data on the nodes' disks";
   const uint32_t now = view.run->job.request_limit;
   AdviseSetting("prefetch_requests", now > 1 ? now / 2 : 16, &finding);
-  if (total.back_off_s > 0) finding.gain = GainOver(view, view.model.Without(Part::kBackOff));
+  // A refused request takes its time too, and then the pause.
+  const double pause_s = view.model.part_s(Part::kBackOff);
+  const double refusals_s = share * std::max(0.0, view.model.part_s(Part::kNetwork) - pause_s);
+  if (total.back_off_s > 0)
+    finding.gain = GainOver(view, view.model.WithoutSeconds(pause_s + refusals_s, false));
   finding.gain_at_most = true;
   finding.disproof =
       "fewer requests at once and as many refusals: then another job of the same "

@@ -1,5 +1,7 @@
 #include "headrace/doctor/testing/simulated_snapshots.h"
 
+#include <algorithm>
+
 #include "headrace/base/metrics.h"
 
 namespace headrace::doctor::testing {
@@ -14,6 +16,7 @@ void AddMetrics(const Window& window, bool has_cache, ProcessSnapshot* snapshot)
   snapshot->AddMetric(Metric::kProcessCpuSeconds, window.cpu_s);
   snapshot->AddMetric(Metric::kStoreRequests, static_cast<double>(window.requests), "get");
   snapshot->AddMetric(Metric::kStoreThrottled, static_cast<double>(window.refused_requests));
+  snapshot->AddMetric(Metric::kStoreBackOffSeconds, window.back_off_s);
   snapshot->AddMetric(Metric::kProcessDeviceReadBytes, static_cast<double>(window.device_bytes));
   const auto origin = static_cast<double>(window.origin_bytes);
   if (!has_cache) {
@@ -23,6 +26,18 @@ void AddMetrics(const Window& window, bool has_cache, ProcessSnapshot* snapshot)
   snapshot->AddMetric(Metric::kCacheMisses, 1);
   snapshot->AddMetric(Metric::kCacheOriginBytes, origin);
   snapshot->AddMetric(Metric::kCacheReadBytes, static_cast<double>(window.cache_hit_bytes), "disk");
+}
+
+void AddSources(const Window& window, ProcessSnapshot* snapshot) {
+  for (const SourceTotals& source : window.sources) {
+    auto same = std::find_if(snapshot->sources.begin(), snapshot->sources.end(),
+                             [&](const SourceSnapshot& one) { return one.name == source.name; });
+    if (same == snapshot->sources.end())
+      same = snapshot->sources.insert(same, SourceSnapshot{source.name, 0, 0, 0});
+    same->reads += source.reads;
+    same->bytes += source.bytes;
+    same->busy_ns += Ns(source.seconds);
+  }
 }
 
 void AddWindow(const Window& window, bool has_cache, ProcessSnapshot* snapshot) {
@@ -44,6 +59,7 @@ void AddWindow(const Window& window, bool has_cache, ProcessSnapshot* snapshot) 
   snapshot->between_batches_ns += Ns(window.step_s + window.python_s + window.save_stall_s);
   snapshot->save_stall_ns += Ns(window.save_stall_s);
   snapshot->batches += window.batches;
+  AddSources(window, snapshot);
   AddMetrics(window, has_cache, snapshot);
 }
 
