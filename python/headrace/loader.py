@@ -55,9 +55,10 @@ class Loader:
         max_threads: how far ``change_setting``, the admin socket and ``autotune`` may raise that;
             default: the same number, or ``threads`` where that is more.
         autotune: ``"on"`` lets the loader find, while the job runs, the fewest threads of 1 to
-            ``max_threads`` that are within 3 % of the fastest, and look again when the speed
-            changes. It tries numbers to learn of them, which may be slower for some seconds. The
-            order of samples does not change. See docs/guide/waiting.md.
+            ``max_threads`` that are within 3 % of the fastest, then the same of
+            ``prefetch_requests`` and ``prefetch_bytes``, and look again when the speed changes. It
+            tries numbers to learn of them, which may be slower for some seconds. The order of
+            samples does not change. See docs/guide/waiting.md.
         memory_bytes: limit for batches being filled or waiting, e.g. ``"256MiB"``. Batches in your
             hands are not counted.
         transforms: field name -> ``headrace.transforms`` object or Python function of bytes. A dict

@@ -6,7 +6,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "bindings.h"
@@ -53,10 +52,7 @@ struct NativeLoader {
 
 // Where there is nothing to choose from, nothing is tuned.
 Status StartTuning(NativeLoader* self) {
-  const std::vector<SettingValue> settings = self->loader->settings();
-  const bool has_choice = std::any_of(settings.begin(), settings.end(), [](const auto& one) {
-    return one.name == "threads" && one.min < one.max;
-  });
+  const bool has_choice = agent::AutoTune::HasChoice(self->loader->settings());
   MutexLock lock(&self->tune_mu);
   if (!self->autotune || !has_choice || self->tune) return OkStatus();
   HR_ASSIGN_OR_RETURN(self->tune,

@@ -1,7 +1,6 @@
 #include "headrace/agent/auto_tune.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "headrace/base/text.h"
@@ -11,32 +10,73 @@
 namespace headrace::agent {
 namespace {
 
-doctor::Tuner::Options InBounds(doctor::Tuner::Options options, const SettingValue& setting) {
+using Knob = doctor::TuningTurns::Knob;
+
+// With less than a few blocks the prefetcher does not come to a request of neighbours.
+constexpr uint64_t kLeastAheadBytes = 16 << 20;
+
+Knob KnobOf(const SettingValue& setting, const ProcessSnapshot& now,
+            doctor::Tuner::Options options) {
   options.least = std::max<uint64_t>(setting.min, 1);
   options.most = setting.max;
-  return options;
+  options.of_fetches = setting.name != "threads";
+  if (setting.name == "prefetch_bytes") {
+    options.unit = "bytes";
+    options.least = std::max(options.least, kLeastAheadBytes);
+  }
+  const SettingValue* ahead = now.FindSetting("prefetch_bytes");
+  if (options.of_fetches && ahead != nullptr) options.settle_bytes = ahead->max;
+  return {setting.name, options, setting.value};
+}
+
+std::vector<Knob> KnobsOf(const ProcessSnapshot& now, const AutoTune::Options& options) {
+  std::vector<Knob> knobs;
+  for (const std::string& name : options.settings) {
+    const SettingValue* setting = now.FindSetting(name);
+    if (setting == nullptr) continue;
+    knobs.push_back(KnobOf(*setting, now, options.tuner));
+    if (knobs.back().options.least >= knobs.back().options.most) knobs.pop_back();
+  }
+  return knobs;
+}
+
+// What the process's cache did for this loader, as who watches the process adds it for all.
+void AddCache(const loader::CacheStats& stats, ProcessSnapshot* snapshot) {
+  if (!stats.has_cache) return;
+  auto add = [&](Metric metric, const Counter& count, std::string_view label = "") {
+    snapshot->AddMetric(metric, static_cast<double>(count.value()), label);
+  };
+  add(Metric::kCacheMisses, stats.cache.misses);
+  add(Metric::kCacheOriginBytes, stats.cache.origin_bytes);
+  add(Metric::kCacheReadBytes, stats.cache.memory_bytes, "memory");
+  add(Metric::kCacheReadBytes, stats.cache.disk_bytes, "disk");
 }
 
 }  // namespace
 
-AutoTune::AutoTune(Look look, Change change, const Options& options, ProcessSnapshot first,
-                   const SettingValue& setting)
+AutoTune::AutoTune(Look look, Change change, std::chrono::nanoseconds interval,
+                   ProcessSnapshot first, const std::vector<Knob>& knobs)
     : look_(std::move(look)),
       change_(std::move(change)),
-      options_(options),
+      interval_(interval),
       fork_generation_(ForkGeneration()),
       before_(std::move(first)),
-      tuner_(InBounds(options.tuner, setting), setting.value) {}
+      turns_(knobs) {}
+
+bool AutoTune::HasChoice(const std::vector<SettingValue>& settings) {
+  ProcessSnapshot now;
+  now.settings = settings;
+  return !KnobsOf(now, Options()).empty();
+}
 
 Result<std::unique_ptr<AutoTune>> AutoTune::Start(Look look, Change change,
                                                   const Options& options) {
   ProcessSnapshot first = look();
-  const SettingValue* setting = first.FindSetting(options.setting);
-  if (setting == nullptr)
-    return Error(Code::kNotFound, "there is no setting '{}' to tune", EscapeText(options.setting));
-  const SettingValue known = *setting;
+  const std::vector<Knob> knobs = KnobsOf(first, options);
+  if (knobs.empty())
+    return Status(Code::kNotFound, "there is no setting to tune that leaves a choice");
   std::unique_ptr<AutoTune> made(
-      new AutoTune(std::move(look), std::move(change), options, std::move(first), known));
+      new AutoTune(std::move(look), std::move(change), options.interval, std::move(first), knobs));
   AutoTune* self = made.get();
   MutexLock lock(&made->joining_mu_);
   HR_ASSIGN_OR_RETURN(made->thread_, Thread::Start("hr-tune", [self] { self->Work(); }));
@@ -48,11 +88,12 @@ Result<std::unique_ptr<AutoTune>> AutoTune::OfLoader(const loader::Loader* loade
   auto look = [loader] {
     ProcessSnapshot snapshot;
     loader::AddToSnapshot(*loader, &snapshot);
+    AddCache(loader->stats().cache, &snapshot);
     snapshot.window_ns = NowNanos();
     return snapshot;
   };
-  auto change = [part](uint64_t value, const std::string& why) {
-    return part->ChangeSetting("threads", value, {"autotune", why});
+  auto change = [part](const std::string& setting, uint64_t value, const std::string& why) {
+    return part->ChangeSetting(setting, value, {"autotune", why});
   };
   return Start(look, change, Options());
 }
@@ -82,7 +123,7 @@ void AutoTune::Work() {
 // Until it is time for another look. False at the end.
 bool AutoTune::Wait() {
   const uint64_t begin = NowNanos();
-  const auto length = static_cast<uint64_t>(options_.interval.count());
+  const auto length = static_cast<uint64_t>(interval_.count());
   MutexLock lock(&mu_);
   while (!ending_) {
     const uint64_t passed = NowNanos() - begin;
@@ -97,13 +138,15 @@ void AutoTune::Step() {
   const doctor::Window window = doctor::WindowOf(now.Since(before_), at_s_);
   at_s_ += window.seconds;
   before_ = std::move(now);
-  const SettingValue* setting = before_.FindSetting(options_.setting);
-  if (setting == nullptr) return;
-  // A user, or the doctor, has set it: that is where to go on from.
-  if (setting->value != tuner_.value()) return tuner_.Restart(setting->value);
-  const std::optional<doctor::Tuner::Move> move = tuner_.Add(window);
+  for (size_t i = 0; i < turns_.num_knobs(); ++i) {
+    const SettingValue* setting = before_.FindSetting(turns_.setting(i));
+    if (setting == nullptr) return;
+    // A user, or the doctor, has set it: that is where to go on from.
+    if (setting->value != turns_.value(i)) return turns_.Restart(i, setting->value);
+  }
   // One that is refused is seen as somebody else's at the next look.
-  if (move) (void)change_(move->value, move->why);
+  for (const doctor::TuningTurns::Move& move : turns_.Add(window))
+    (void)change_(move.setting, move.value, move.why);
 }
 
 }  // namespace headrace::agent

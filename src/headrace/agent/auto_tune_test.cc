@@ -72,12 +72,14 @@ AutoTune::Options AtOnce() {
 
 TEST(AutoTune, FindsTheKneeAndGoesOnFromWhereSomebodySetsIt) {
   Job job;
-  auto tune = AutoTune::Start([&] { return job.Look(); },
-                              [&](uint64_t value, const std::string& why) {
-                                EXPECT_FALSE(why.empty());
-                                return job.Set(value);
-                              },
-                              AtOnce());
+  auto tune =
+      AutoTune::Start([&] { return job.Look(); },
+                      [&](const std::string& setting, uint64_t value, const std::string& why) {
+                        EXPECT_EQ(setting, "threads");
+                        EXPECT_FALSE(why.empty());
+                        return job.Set(value);
+                      },
+                      AtOnce());
   ASSERT_TRUE(tune.ok()) << tune.status().ToString();
   Until([&] { return job.Rests(); });
   const uint64_t before = job.changes();
@@ -94,7 +96,7 @@ TEST(AutoTune, FindsTheKneeAndGoesOnFromWhereSomebodySetsIt) {
 
 TEST(AutoTune, SaysWhatItCannotTune) {
   auto none = AutoTune::Start([] { return ProcessSnapshot(); },
-                              [](uint64_t, const std::string&) { return OkStatus(); }, AtOnce());
+                              [](auto&&...) { return OkStatus(); }, AtOnce());
   EXPECT_EQ(none.status().code(), Code::kNotFound);
 }
 
@@ -102,7 +104,7 @@ TEST(AutoTune, RefusalsAreNoFault) {
   Job job;
   std::atomic<uint64_t> asked{0};
   auto tune = AutoTune::Start([&] { return job.Look(); },
-                              [&](uint64_t, const std::string&) {
+                              [&](auto&&...) {
                                 ++asked;
                                 return Error(Code::kCancelled, "the loader is closed");
                               },
@@ -154,8 +156,8 @@ TEST(AutoTune, ALoadersOrderStays) {
         snapshot.AddMetric(Metric::kLoaderSamples, static_cast<double>(step * step * 1000));
         return snapshot;
       },
-      [&](uint64_t value, const std::string& why) {
-        return part->ChangeSetting("threads", value, {"autotune", why});
+      [&](const std::string& setting, uint64_t value, const std::string& why) {
+        return part->ChangeSetting(setting, value, {"autotune", why});
       },
       AtOnce());
   ASSERT_TRUE(tune.ok());

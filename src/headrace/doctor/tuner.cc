@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "headrace/base/text.h"
 #include "headrace/doctor/stage_model.h"
 
 namespace headrace::doctor {
@@ -19,7 +20,15 @@ constexpr int kTimesOff = 2;
 // A search goes no finer than this part of a value.
 constexpr uint64_t kFinest = 8;
 
+// A loop that uses so little is not waited for any longer.
+constexpr double kLongestUseS = 600;
+
 uint64_t Fineness(uint64_t value) { return std::max<uint64_t>(value / kFinest, 1); }
+
+uint64_t BytesUsed(const Window& window) {
+  return window.stage(Stage::kRead).bytes + window.stage(Stage::kCache).bytes +
+         window.stage(Stage::kFetch).bytes;
+}
 
 }  // namespace
 
@@ -29,19 +38,30 @@ Tuner::Tuner(const Options& options, uint64_t value)
 }
 
 void Tuner::Restart(uint64_t value) {
+  hold_s_ = options_.first_hold_s;
+  SearchFrom(value);
+}
+
+void Tuner::SearchFrom(uint64_t value) {
   value_ = value;
   phase_ = Phase::kFirst;
-  hold_s_ = options_.first_hold_s;
   gauge_.Clear();
+  BeginToSettle();
+}
+
+void Tuner::BeginToSettle() {
   settling_batches_ = options_.settle_batches;
+  settling_bytes_ = options_.settle_bytes;
   settling_s_ = options_.gauge.stretch_s;
 }
 
 // False while what comes is still the work of the value before.
 bool Tuner::Settle(const Window& window) {
-  if (settling_batches_ == 0 && settling_s_ <= 0) return true;
+  if (settling_batches_ == 0 && settling_bytes_ == 0 && settling_s_ <= 0) return true;
   settling_batches_ -= std::min(settling_batches_, window.batches);
+  settling_bytes_ -= std::min(settling_bytes_, BytesUsed(window));
   settling_s_ -= LoopSeconds(window);
+  if (settling_s_ + kLongestUseS <= 0) settling_bytes_ = 0;
   // A loop with long steps would wait for ever.
   if (settling_s_ + options_.gauge.longest_s <= 0) settling_batches_ = 0;
   return false;
@@ -59,8 +79,7 @@ std::optional<Tuner::Move> Tuner::Add(const Window& window) {
   gauge_.Clear();
   Decide(seen);
   if (value_ == seen.value) return std::nullopt;
-  settling_batches_ = options_.settle_batches;
-  settling_s_ = options_.gauge.stretch_s;
+  BeginToSettle();
   return Move{value_, why_};
 }
 
@@ -114,12 +133,12 @@ void Tuner::Descended(const Point& seen) {
 void Tuner::TryMore() {
   const uint64_t gap = above_ - here_.value;
   const bool bounded = above_ <= options_.most;
-  if (gap <= 1 || (bounded && gap <= Fineness(here_.value)) || !HasStall()) return TryLess();
+  if (gap <= 1 || (bounded && gap <= Fineness(here_.value)) || !MoreMayHelp()) return TryLess();
   phase_ = Phase::kClimb;
   const uint64_t step = bounded ? gap / 2 : std::max<uint64_t>(here_.value / 2, 1);
-  Ask(std::min(here_.value + step, options_.most),
-      fmt::format("{:.0f} samples/s with {}: are more faster", here_.speed.samples_per_s,
-                  here_.value));
+  Ask(std::clamp(here_.value + step, options_.least, options_.most),
+      fmt::format("{:.0f} samples/s with {}: is more faster", here_.speed.samples_per_s,
+                  Shown(here_.value)));
 }
 
 // A quarter less as long as that is as fast; then between what is and what is not.
@@ -127,13 +146,14 @@ void Tuner::TryLess() {
   const uint64_t gap = here_.value - below_;
   const bool bounded = below_ >= options_.least;
   if (gap <= 1 || (bounded && gap <= Fineness(here_.value))) return Hold();
+  if (options_.of_fetches && !MoreMayHelp()) return Hold();
   const uint64_t step = bounded ? gap / 2 : std::max<uint64_t>(here_.value / 4, 1);
   uint64_t less = std::max(here_.value - std::min(step, here_.value), options_.least);
   while (less < here_.value && !MayTry(less)) ++less;
   if (less >= here_.value) return Hold();
   phase_ = Phase::kDescend;
-  Ask(less, fmt::format("{:.0f} samples/s with {}: are fewer as fast", here_.speed.samples_per_s,
-                        here_.value));
+  Ask(less, fmt::format("{:.0f} samples/s with {}: is less as fast", here_.speed.samples_per_s,
+                        Shown(here_.value)));
 }
 
 void Tuner::Hold() {
@@ -143,7 +163,8 @@ void Tuner::Hold() {
   soonest_s_ = now_s_ + options_.rest_s;
   times_off_ = 0;
   phase_ = Phase::kHold;
-  Ask(here_.value, fmt::format("the fewest that are within {:.0f} % of the fastest that was seen",
+  ++num_searches_;
+  Ask(here_.value, fmt::format("the least that is within {:.0f} % of the fastest that was seen",
                                options_.within * 100));
 }
 
@@ -166,6 +187,15 @@ void Tuner::Ask(uint64_t value, std::string why) {
 bool Tuner::HasStall() const {
   const double seconds = LoopSeconds(here_.total);
   return seconds > 0 && here_.total.input_wait_s / seconds >= kStall;
+}
+
+// Where the loop never waits, or nothing is fetched, no bound of the fetches changes the speed.
+bool Tuner::MoreMayHelp() const {
+  return HasStall() && (!options_.of_fetches || here_.total.origin_bytes > 0);
+}
+
+std::string Tuner::Shown(uint64_t value) const {
+  return options_.unit == "bytes" ? FormatSize(value) : std::to_string(value);
 }
 
 // Where the loop waits for its input fewer may be as fast, or faster: they may be in each other's

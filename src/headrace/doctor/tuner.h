@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "headrace/doctor/run.h"
 #include "headrace/doctor/speed.h"
@@ -20,13 +21,17 @@ class Tuner {
   struct Options {
     // The budget, from at least 1 on: no other value is ever asked for.
     uint64_t least = 1, most = 1;
+    std::string_view unit = "";  // "bytes", or what is counted; must outlive the tuner
+    // A bound of what is fetched ahead: tried only while the loop waits and bytes come from the
+    // origin. What is here already hides the effect of a change until it is used up.
+    bool of_fetches = false;
     double within = 0.03;  // the knee is so much below the best
     double better = 0.03;  // a larger value must be so much faster
     // A measurement has so many stretches, more when they differ; what the loader had ready before
     // a change is not the change's.
     SpeedGauge::Options gauge = {};
     size_t least_stretches = 5, most_stretches = 30;
-    uint64_t settle_batches = 32;
+    uint64_t settle_batches = 32, settle_bytes = 0;
     // Between two searches, twice as long after each that found nothing new; and after a search
     // before a change of speed begins another.
     double first_hold_s = 600, longest_hold_s = 3600, rest_s = 60;
@@ -44,9 +49,13 @@ class Tuner {
   std::optional<Move> Add(const Window& window);
   // Somebody else has set it: searches anew from there.
   void Restart(uint64_t value);
+  // The same, but that it is no sign of a change: what it holds next it holds as long as it would.
+  void SearchFrom(uint64_t value);
 
   uint64_t value() const { return value_; }
   bool holds() const { return phase_ == Phase::kHold; }
+  // Searches that have ended.
+  uint64_t num_searches() const { return num_searches_; }
 
  private:
   enum class Phase : uint8_t { kFirst, kClimb, kDescend, kHold };
@@ -67,7 +76,10 @@ class Tuner {
   void TryLess();
   void Hold();
   void Ask(uint64_t value, std::string why);
+  void BeginToSettle();
+  std::string Shown(uint64_t value) const;
   bool HasStall() const;
+  bool MoreMayHelp() const;
   bool MayTry(uint64_t less) const;
 
   const Options options_;
@@ -76,7 +88,7 @@ class Tuner {
   Phase phase_ = Phase::kFirst;
   double now_s_ = 0;
   SpeedGauge gauge_;
-  uint64_t settling_batches_ = 0;
+  uint64_t settling_batches_ = 0, settling_bytes_ = 0;
   double settling_s_ = 0;
   // Of the search: where it stands, the fastest that it saw, the smallest value above and the
   // largest below that are known to be worse, and where it began.
@@ -85,6 +97,7 @@ class Tuner {
   uint64_t above_ = 0, below_ = 0, began_at_ = 0;
   double hold_s_ = 0, until_s_ = 0, soonest_s_ = 0;
   int times_off_ = 0;  // measurements in a row that are not what is held
+  uint64_t num_searches_ = 0;
 };
 
 }  // namespace headrace::doctor
