@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -324,6 +326,27 @@ def last_frame(seen: bytes) -> list[str]:
     whole = [frame for frame in frames[1:] if "\x1b[J" in frame]
     lines = whole[-1].split("\x1b[J")[0].split("\x1b[K") if whole else [""]
     return [line.strip("\r\n") for line in lines[:-1]]
+
+
+def names_of_threads() -> list[str]:
+    """Those of this process, also the native ones."""
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+
+
+def test_clients_that_say_nothing_disturb_nobody(texts: Path) -> None:
+    port = observe.serve()
+    loader = headrace.open(texts).loader(batch_size=10, rank=0, world_size=1, threads=1)
+    batches = iter(loader)
+    samples = len(next(batches)["__key__"])
+    with ExitStack() as stack:
+        for number in range(200):
+            one = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            one.sendall(b"GET /metrics HTTP/1.1\r\n"[: number % 4])
+        samples += sum(len(batch["__key__"]) for batch in batches)
+        told = fetch(f"http://127.0.0.1:{port}/metrics")
+        assert [name for name in names_of_threads() if name == "hr-admin-http"] == ["hr-admin-http"]
+    assert samples == 400
+    assert value_of(told, "headrace_loader_samples_total") >= 400
 
 
 def test_top_draws_resizes_and_quits(texts: Path) -> None:

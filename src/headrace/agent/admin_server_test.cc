@@ -12,6 +12,7 @@
 #include "headrace/env/file.h"
 #include "headrace/env/process.h"
 #include "headrace/env/process_usage.h"
+#include "headrace/env/testing/raw_client.h"
 #include "headrace/env/testing/temporary_directory.h"
 
 namespace headrace::agent {
@@ -221,6 +222,25 @@ TEST_F(AdminSocketTest, WhatAKilledProcessLeftIsRemoved) {
   ASSERT_EQ(::utimensat(AT_FDCWD, left.c_str(), long_ago, 0), 0);
   EXPECT_EQ(AskSnapshot(left, Soon()).status().code(), Code::kNotFound);
   EXPECT_FALSE(PosixFileSystem()->Exists(left));
+}
+
+// No timeout helps: what the clients take is bounded, and others are answered all the same.
+TEST_F(AdminSocketTest, ClientsThatTakeWhatTheyCanHoldUpNobody) {
+  constexpr int kClients = 200;
+  HttpOptions options;
+  options.limits.timeout = std::chrono::hours(1);
+  auto http = AdminHttp::Start(&watch_, options);
+  ASSERT_TRUE(http.ok()) << http.status().ToString();
+  auto socket = AdminSocket::Start(&watch_);
+  ASSERT_TRUE(socket.ok()) << socket.status().ToString();
+  const uint64_t files = *NumOpenFiles();
+  const auto over_http = HostileClients((*http)->port(), kClients);
+  const auto over_socket = HostileClients((*socket)->path(), kClients);
+  EXPECT_THAT(AskUntilAnswered((*http)->port(), Get("/metrics")), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(AskUntilAnswered((*socket)->path(), Get("/snapshot")), StartsWith("HTTP/1.1 200 "));
+  // Those of the clients, and sixteen of each server and one that it takes in place of another.
+  EXPECT_LE(*NumOpenFiles(),
+            files + 2 * (kClients + ExchangeServer::Options().max_connections + 1));
 }
 
 TEST_F(AdminSocketTest, HttpIsForThisMachineOrWantsAToken) {

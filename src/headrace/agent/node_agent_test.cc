@@ -5,6 +5,7 @@
 
 #include "headrace/agent/dashboard.h"
 #include "headrace/env/testing/memory_file_system.h"
+#include "headrace/env/testing/raw_client.h"
 
 namespace headrace::agent {
 namespace {
@@ -140,6 +141,18 @@ TEST(NodeAgent, StartsAndEnds) {
   auto agent = NodeAgent::Start(options);
   ASSERT_TRUE(agent.ok()) << agent.status().ToString();
   EXPECT_NE((*agent)->port(), 0);
+}
+
+TEST(NodeAgent, ClientsThatTakeWhatTheyCanHoldUpNobody) {
+  MemoryFileSystem files;
+  NodeAgent::Options options;
+  options.stores.fs = &files;
+  options.http.limits.timeout = std::chrono::hours(1);
+  auto agent = NodeAgent::Start(options);
+  ASSERT_TRUE(agent.ok()) << agent.status().ToString();
+  const auto hostile = HostileClients((*agent)->port(), 200);
+  for (const char* path : {"/metrics", "/api/v1/node", "/healthz"})
+    EXPECT_THAT(AskUntilAnswered((*agent)->port(), Get(path)), StartsWith("HTTP/1.1 200 ")) << path;
 }
 
 }  // namespace
