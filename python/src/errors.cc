@@ -1,5 +1,7 @@
 #include "errors.h"
 
+#include "headrace/base/redaction.h"
+
 namespace nb = nanobind;
 
 namespace headrace::python {
@@ -7,7 +9,7 @@ namespace headrace::python {
 void Raise(const Status& status) {
   const Location& at = status.location();
   nb::object offset = at.offset ? nb::cast(*at.offset) : nb::none();
-  std::string message(status.message());
+  const std::string message = RedactSecrets(status.message());
   nb::object exception =
       nb::module_::import_("headrace.errors")
           .attr("from_status")(static_cast<int>(status.code()), KeyToStr(message),

@@ -1,5 +1,7 @@
 #include "headrace/agent/http_access.h"
 
+#include "headrace/base/redaction.h"
+
 namespace headrace::agent {
 
 namespace {
@@ -67,7 +69,7 @@ std::string Json200(const Json& json) {
 
 std::string Failure(int status, std::string_view message,
                     const std::vector<net::HttpHeader>& more) {
-  Json error = Json::MakeObject().Set("error", message);
+  Json error = Json::MakeObject().Set("error", RedactSecrets(message));
   return net::WriteAnswer(status, "application/json", error.Dump() + "\n", more);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "headrace/base/redaction.h"
 #include "headrace/base/text.h"
 #include "headrace/cli/locate.h"
 #include "headrace/env/console.h"
@@ -91,11 +92,12 @@ class AppArguments final : public Arguments {
 };
 
 void PrintFault(const Status& status, Session* session) {
-  WriteStderr(AsBytes(fmt::format("headrace: {}\n", status.ToString())));
+  WriteStderr(AsBytes(fmt::format("headrace: {}\n", RedactSecrets(status.ToString()))));
   if (!session->json) return;
   const Location& place = status.location();
-  Json error =
-      Json::MakeObject().Set("code", CodeName(status.code())).Set("message", status.message());
+  Json error = Json::MakeObject()
+                   .Set("code", CodeName(status.code()))
+                   .Set("message", RedactSecrets(status.message()));
   if (!place.file.empty()) error.Set("file", EscapeText(place.file));
   if (place.offset) error.Set("offset", *place.offset);
   if (!place.key.empty()) error.Set("key", EscapeText(place.key));
@@ -112,7 +114,7 @@ struct Parsed {
 // One line, whatever the parser's text.
 ExitCode UsageFault(std::string text, const std::string& subcommand) {
   std::replace(text.begin(), text.end(), '\n', ' ');
-  WriteStderr(AsBytes(fmt::format("headrace: {}; see headrace {}--help\n", text,
+  WriteStderr(AsBytes(fmt::format("headrace: {}; see headrace {}--help\n", RedactSecrets(text),
                                   subcommand.empty() ? "" : subcommand + " ")));
   return ExitCode::kUsage;
 }

@@ -1,5 +1,6 @@
 #include "headrace/cli/commands.h"
 
+#include "headrace/base/redaction.h"
 #include "headrace/env/console.h"
 
 namespace headrace::cli {
@@ -33,7 +34,7 @@ constexpr CommandEntry kCommands[] = {
 std::span<const CommandEntry> AllCommands() { return kCommands; }
 
 void Note(const Session& session, std::string_view text) {
-  if (!session.quiet) WriteStderr(AsBytes(fmt::format("headrace: {}\n", text)));
+  if (!session.quiet) WriteStderr(AsBytes(fmt::format("headrace: {}\n", RedactSecrets(text))));
 }
 
 }  // namespace headrace::cli

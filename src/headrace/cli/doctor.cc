@@ -256,7 +256,7 @@ Result<Preflight> DoctorCommand::Gather(Session* session) const {
   if (target_.empty()) return preflight;
   HR_ASSIGN_OR_RETURN(object::Place place, Locate(*session, target_));
   HR_ASSIGN_OR_RETURN(auto data, dataset::Dataset::Open(place.fs, place.path, {}));
-  preflight.dataset = doctor::LookAtDataset(*data, target_);
+  preflight.dataset = doctor::LookAtDataset(*data, place.path);  // without secrets
   if (disk_limit_ > 0) {
     preflight.disk = doctor::DiskSpeed{static_cast<double>(disk_limit_), 0, 0};
   } else if (!preflight.dataset->by_url && !no_measure_) {

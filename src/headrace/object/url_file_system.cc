@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "headrace/base/mutex.h"
+#include "headrace/base/redaction.h"
 #include "headrace/base/text.h"
 #include "headrace/net/http_client.h"
 #include "headrace/object/dir/dir_store.h"
@@ -65,8 +66,16 @@ constexpr SchemeRow kSchemes[] = {
 Result<const SchemeRow*> FindScheme(const Url& url) {
   std::string known;
   for (const SchemeRow& row : kSchemes) {
-    if (row.scheme == url.scheme) return &row;
-    known += (known.empty() ? "" : ", ") + std::string(row.scheme) + "://";
+    if (row.scheme != url.scheme) {
+      known += (known.empty() ? "" : ", ") + std::string(row.scheme) + "://";
+      continue;
+    }
+    if (row.open == OpenS3 && url.authority.find('@') != std::string::npos)
+      return Error(Code::kInvalidArgument,
+                   "{}: a bucket's URL holds no keys; give them by storage_options, the "
+                   "environment or a profile",
+                   EscapeText(WithoutSecrets(url)));
+    return &row;
   }
   return Error(Code::kInvalidArgument,
                "no driver for '{}://'; there are {}, and paths of this machine",
@@ -78,8 +87,8 @@ Result<std::string> PathOfFileUrl(const Url& url) {
   if (url.authority.empty() || url.authority == "localhost")
     return url.path.empty() ? std::string("/") : url.path;
   return Error(Code::kInvalidArgument,
-               "file://{} names another machine: expected file:///PATH, with three '/'",
-               EscapeText(url.authority));
+               "{} names another machine: expected file:///PATH, with three '/'",
+               EscapeText(WithoutSecrets({url.scheme, url.authority, "", ""})));
 }
 
 // The stores of one process for one set of settings.
@@ -356,6 +365,8 @@ Result<Place> LocateUrl(const std::string& text, const UrlSettings& settings) {
       url.authority.erase(0, at + 1);
     }
     if (!own.http_user.empty() || !own.http_query.empty()) own.http_root = RootOf(url);
+    RememberSecret(own.http_query);
+    RememberSecret(own.http_user.substr(own.http_user.find(':') + 1));
   }
   return Place{UrlFileSystem(own), RootOf(url) + url.path};
 }

@@ -61,6 +61,17 @@ TEST(LocateUrl, KeepsSecretsOutOfPaths) {
   EXPECT_NE(place->fs, LocateUrl("https://host/a?token=other", {})->fs);
 }
 
+// Not even in the message that says that they are in the wrong place.
+TEST(LocateUrl, KeepsSecretsOutOfMessages) {
+  for (const char* url : {"s3://AKIA:secret@bucket/a", "file://user:secret@host/a",
+                          "azure://account:secret@host/a?sig=secret"}) {
+    auto place = LocateUrl(url, {});
+    EXPECT_EQ(place.status().code(), Code::kInvalidArgument) << url;
+    EXPECT_EQ(place.status().ToString().find("secret"), std::string::npos)
+        << place.status().ToString();
+  }
+}
+
 TEST(OpenStore, OpensFolders) {
   TemporaryDirectory dir;
   auto place = OpenStore("file://" + dir.path(), {});

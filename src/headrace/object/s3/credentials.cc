@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "headrace/base/redaction.h"
+
 namespace headrace::object {
 
 namespace {
@@ -18,6 +20,12 @@ constexpr int64_t kOverNs = 15 * kSecond;
 constexpr int64_t kTryAgainNs = 30 * kSecond;
 constexpr std::chrono::seconds kFetchTimeout{60};
 constexpr std::chrono::milliseconds kPoll{50};
+
+// So that they are found in texts that others make, as in the lines of a job's log.
+void RememberSecretsOf(const S3Credentials& credentials) {
+  RememberSecret(credentials.secret_access_key);
+  RememberSecret(credentials.session_token);
+}
 
 }  // namespace
 
@@ -43,6 +51,7 @@ void S3CredentialCache::Stop() {
 }
 
 void S3CredentialCache::Set(S3Credentials credentials) {
+  RememberSecretsOf(credentials);
   MutexLock lock(&mu_);
   current_ = std::make_shared<const S3Credentials>(std::move(credentials));
 }
@@ -157,6 +166,7 @@ void S3CredentialCache::FetchOnce() {
   ctx.cancelled = &cancelled_;
   Result<S3Credentials> fetched =
       ctx.Check().ok() ? fetch_(ctx) : Result<S3Credentials>(ctx.Check());
+  if (fetched.ok()) RememberSecretsOf(*fetched);
   std::vector<Waiter> waiters;
   Result<S3CredentialsPtr> result = S3CredentialsPtr();
   {
