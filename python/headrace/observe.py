@@ -113,7 +113,7 @@ def ensure_started() -> None:
     A machine where that is not possible is no reason not to train: it is logged.
     """
     global _started_in
-    if _started_in == os.getpid():
+    if is_started():
         return
     _started_in = os.getpid()
     if os.environ.get("HEADRACE_RECORD"):
@@ -131,6 +131,11 @@ def ensure_started() -> None:
         import logging  # seldom needed: it would make each start slower
 
         logging.getLogger("headrace").warning("this process cannot be watched: %s", error)
+
+
+def is_started() -> bool:
+    """Whether a loader of this process has begun, so that there is something to tell."""
+    return _started_in == os.getpid()
 
 
 def _serve_as_asked(text: str) -> None:

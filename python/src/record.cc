@@ -1,15 +1,18 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "bindings.h"
 #include "errors.h"
 #include "headrace/agent/run_recording.h"
 #include "headrace/base/mutex.h"
+#include "headrace/checkpoint/run_records.h"
 #include "headrace/object/per_process.h"
 
 namespace nb = nanobind;
@@ -32,7 +35,8 @@ Recording& TheRecording() {
   return recording->Get();
 }
 
-Status StartRecording(const std::string& directory, double interval_s, uint64_t limit_bytes) {
+Status StartRecording(const std::string& directory, double interval_s, uint64_t limit_bytes,
+                      bool from_beginning) {
   Recording& recording = TheRecording();
   MutexLock lock(&recording.mu);
   recording.running.reset();
@@ -42,6 +46,7 @@ Status StartRecording(const std::string& directory, double interval_s, uint64_t 
   options.directory = directory;
   options.interval = std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
   options.limit_bytes = limit_bytes;
+  options.from_beginning = from_beginning;
   HR_ASSIGN_OR_RETURN(
       recording.running,
       RunRecording::Start(PosixFileSystem(), &ProcessWatch::OfThisProcess(), options));
@@ -53,15 +58,17 @@ Status StartRecording(const std::string& directory, double interval_s, uint64_t 
 void BindRecord(nb::module_& m) {
   m.def(
       "record_start",
-      [](const std::string& directory, double interval_seconds, uint64_t limit_bytes) {
+      [](const std::string& directory, double interval_seconds, uint64_t limit_bytes,
+         bool from_beginning) {
         Status status;
         {
           nb::gil_scoped_release released;
-          status = StartRecording(directory, interval_seconds, limit_bytes);
+          status = StartRecording(directory, interval_seconds, limit_bytes, from_beginning);
         }
         Check(status);
       },
-      nb::arg("directory"), nb::arg("interval_seconds"), nb::arg("limit_bytes"));
+      nb::arg("directory"), nb::arg("interval_seconds"), nb::arg("limit_bytes"),
+      nb::arg("from_beginning") = false);
   m.def("record_stop", [] {
     nb::gil_scoped_release released;
     Recording& recording = TheRecording();
@@ -78,6 +85,18 @@ void BindRecord(nb::module_& m) {
         if (recording.running) (void)recording.running->AddLog(level, text);
       },
       nb::arg("level"), nb::arg("text"));
+  m.def("run_record_folder", &checkpoint::RunRecordFolder, nb::arg("home"), nb::arg("epoch"));
+  m.def(
+      "prune_run_records",
+      [](const std::string& home, const std::vector<uint64_t>& epochs, uint64_t running) {
+        auto removed = [&] {
+          nb::gil_scoped_release released;
+          return checkpoint::PruneRunRecords(PosixFileSystem(), home,
+                                             {epochs.begin(), epochs.end()}, running);
+        }();
+        return Unwrap(std::move(removed));
+      },
+      nb::arg("home"), nb::arg("epochs"), nb::arg("running"));
   m.def("book_python", [](double seconds) {
     nb::gil_scoped_release released;
     ProcessWatch::OfThisProcess().BookPython(static_cast<uint64_t>(std::max(seconds, 0.0) * 1e9));

@@ -17,12 +17,14 @@ from headrace.errors import InvalidArgumentError
 
 import headrace
 from headrace import observe, run_record
+from headrace.checkpoint import Checkpointer
 
 ATTEMPTS = 20
 
 
 @pytest.fixture(autouse=True)
-def _no_record_is_left() -> Iterator[None]:
+def _no_record_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv("HEADRACE_RECORD", raising=False)
     yield
     run_record.stop()
 
@@ -175,3 +177,94 @@ while True:
             process.kill()
     assert done.returncode == 1, done
     assert "python-transform" in checks_of(done.stdout), done
+
+
+def saving_run(dataset: Path, store: Path, *steps: int, keep: int = 1) -> None:
+    """A run that reads some batches and saves at these steps."""
+    loader = headrace.open(dataset).loader(batch_size=20, seed=1, rank=0, world_size=1, threads=1)
+    batches = iter(loader)
+    next(batches)
+    with Checkpointer(store, keep=keep, rank=0, world_size=1) as checkpointer:
+        for step in steps:
+            logging.getLogger("mine").warning("now comes step %d", step)
+            checkpointer.save(step, {"w": b"x" * 1000}, wait="local")
+            next(batches)
+    loader.close()
+
+
+def records(store: Path) -> list[str]:
+    """The runs that are recorded beside checkpoints."""
+    return sorted(path.name for path in (store / "records").glob("*") if path.is_dir())
+
+
+def test_a_run_is_recorded_beside_its_checkpoints(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_record, "_was_kept", False)
+    saving_run(texts, tmp_path / "ckpt", 1, 2)
+    saving_run(texts, tmp_path / "ckpt", 3, keep=0)
+    first, second = (tmp_path / "ckpt" / "records" / name for name in records(tmp_path / "ckpt"))
+    lines = lines_of(first)
+    assert lines[0]["type"] == "run" and lines[0]["dataset"]["name"] == str(texts)
+    windows = [line["snapshot"] for line in lines if line["type"] == "window"]
+    # What came before the first save is in it.
+    assert windows[0]["loop"]["batches"] >= 1
+    assert sum(window["loop"]["batches"] for window in windows) >= 2
+    assert [line["text"] for line in lines if line["type"] == "log"] == ["mine: now comes step 2"]
+    code, out = program("report", first)
+    assert code == 0 and "</html>" in Path(out.strip()).read_text()
+    assert program("compare", first, second)[0] == 0
+    # It is no checkpoint, and the store none of its readers stumbles over.
+    steps = [
+        entry["step"] for entry in Checkpointer(tmp_path / "ckpt", rank=0, world_size=1).list()
+    ]
+    assert steps == [2, 3]
+    code, out = program("ckpt", "verify", tmp_path / "ckpt")
+    assert code == 0, out
+
+
+def test_a_record_goes_with_the_last_checkpoint_of_its_run(texts: Path, tmp_path: Path) -> None:
+    store = tmp_path / "ckpt"
+    saving_run(texts, store, 1, keep=2)
+    (first,) = records(store)
+    saving_run(texts, store, 2, keep=2)
+    assert len(records(store)) == 2
+    saving_run(texts, store, 3, keep=2)
+    left = records(store)
+    assert len(left) == 2 and first not in left
+    code, out = program("ckpt", "prune", store, "--keep", 1, "--dry-run", "--json")
+    assert code == 0 and records(store) == left
+    code, out = program("ckpt", "prune", store, "--keep", 1, "--json")
+    assert code == 0 and json.loads(out)["run_records_removed"] == 1
+    assert records(store) == left[1:]
+
+
+def test_a_run_is_recorded_once_and_where_it_is_asked_to(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_record.start(tmp_path / "mine")
+    saving_run(texts, tmp_path / "ckpt", 1)
+    assert records(tmp_path / "ckpt") == []
+    run_record.stop()
+    assert any(line["type"] == "window" for line in lines_of(tmp_path / "mine"))
+    monkeypatch.setenv("HEADRACE_RECORD", "off")
+    monkeypatch.setattr(observe, "_started_in", None)
+    saving_run(texts, tmp_path / "ckpt", 2)
+    assert records(tmp_path / "ckpt") == [] and not Path("off").exists()
+    # Where nothing is loaded there is nothing to record.
+    monkeypatch.delenv("HEADRACE_RECORD")
+    monkeypatch.setattr(observe, "_started_in", None)
+    with Checkpointer(tmp_path / "ckpt", rank=0, world_size=1) as checkpointer:
+        checkpointer.save(3, {"w": 1})
+    assert records(tmp_path / "ckpt") == []
+
+
+def test_what_cannot_be_recorded_beside_checkpoints_is_no_reason_not_to_save(
+    texts: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = tmp_path / "ckpt"
+    store.mkdir()
+    (store / "records").write_text("in the way")
+    saving_run(texts, store, 1, 2)
+    assert caplog.text.count("this run is not recorded") == 1
+    assert Checkpointer(store, rank=0, world_size=1).latest() == 2

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace import _native
 from headrace.checkpoint.arrays import Described, Source, describe
+from headrace.checkpoint.beside import RecordBeside
 from headrace.checkpoint.document import Document, decode, encode
 from headrace.checkpoint.dtypes import stored_as
 from headrace.checkpoint.filling import GivenArrays, NewArrays, Target, Tensors, allocate
@@ -66,6 +67,9 @@ class Checkpointer:
 
     One process, or all ranks of a job, each with its own. Opening one for writing shuts out whoever
     wrote to the store before: its late saves are refused.
+
+    A run that loads data with Headrace is recorded beside its checkpoints, for ``headrace report``, unless
+    it is recorded elsewhere: ``dest/records``, see docs/formats/run-record.md.
 
     Args:
         dest: folder or URL.
@@ -137,6 +141,7 @@ class Checkpointer:
             )
         )
         self._tiered = tiers is not None
+        self._record = RecordBeside(self._url, folders)
         self._keep, self._keep_every = keep, keep_every
         self._arena_bytes = None if arena_bytes is None else parse_size(arena_bytes)
         self._threads = default_threads() if threads is None else threads
@@ -198,6 +203,7 @@ class Checkpointer:
             state = select(state, light)
         work = self._work_for(state, kind, light)
         saver = self._start(work.plan.total_bytes)
+        self._record.begin(self._take_over())
         loan = saver.borrow(work.plan.total_bytes, timeout)
         addresses = work.addresses
         if addresses is None:
@@ -532,10 +538,16 @@ class Checkpointer:
             level=self._level,
             dry_run=dry_run,
         )
+        if not dry_run and self._epoch is not None:
+            self._record.prune(self.list, self._epoch)
         return rows
 
     def _prune_after(self) -> None:
-        if self._rank == 0 and self._keep > 0 and not self._tiered:  # else the helper does
+        if self._rank != 0 or self._keep <= 0 or self._epoch is None:
+            return
+        if self._tiered:  # the helper prunes checkpoints
+            self._record.prune(self.list, self._epoch)
+        else:
             self.prune()
 
     def drain_progress(self) -> dict[str, Any]:
@@ -586,6 +598,7 @@ class Checkpointer:
             if self._tiered and self._saver is not None:
                 self._saver.bye()
         finally:
+            self._record.end()
             self._policy.let_go()
             self._saver = None
             self._last = None
@@ -597,6 +610,7 @@ class Checkpointer:
         if kind is None:
             self.close()
         else:  # what is under way is given up; what was published stays
+            self._record.end()
             self._policy.let_go()
             self._saver = None
 

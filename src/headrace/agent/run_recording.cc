@@ -30,8 +30,10 @@ Result<std::unique_ptr<RunRecording>> RunRecording::Start(FileSystem* fs, Proces
   facts.machine = doctor::ReadMachine(fs).facts;
   facts.job.world_size = static_cast<uint32_t>(first.world_size);
   facts.dataset.name = first.dataset;
-  HR_ASSIGN_OR_RETURN(auto recorder, doctor::RunRecorder::Open(
-                                         fs, facts, {options.directory, options.limit_bytes}));
+  HR_ASSIGN_OR_RETURN(
+      auto recorder,
+      doctor::RunRecorder::Open(fs, facts,
+                                {options.directory, options.limit_bytes, options.from_beginning}));
   HR_RETURN_IF_ERROR(recorder->Add(first));
   std::unique_ptr<RunRecording> recording(
       new RunRecording(watch, std::move(recorder), options.interval));

@@ -24,6 +24,7 @@ class RunRecording {
     std::string directory;  // of the run; all its ranks share it
     std::chrono::nanoseconds interval = std::chrono::seconds(10);  // at least 100 ms
     uint64_t limit_bytes = 16 << 20;                               // of each file of the record
+    bool from_beginning = false;                                   // as RunRecorder::Options
   };
 
   // Takes the first look. The facts of machine and rank are those of now: start it when the loader

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "headrace/base/redaction.h"
 #include "headrace/base/text.h"
 #include "headrace/doctor/snapshot_window.h"
 
@@ -208,13 +209,14 @@ Status RunRecorder::Rotate() {
 
 Status RunRecorder::Add(const ProcessSnapshot& snapshot) {
   MutexLock lock(&mu_);
-  if (!begun_) {
-    begun_ = true;
+  const bool first = !begun_;
+  begun_ = true;
+  if (first && !options_.from_beginning) {
     before_ = snapshot;
     return OkStatus();
   }
-  const Json line =
-      Json::MakeObject().Set("type", "window").Set("snapshot", snapshot.Since(before_).ToJson());
+  const ProcessSnapshot window = first ? snapshot : snapshot.Since(before_);
+  const Json line = Json::MakeObject().Set("type", "window").Set("snapshot", window.ToJson());
   before_ = snapshot;
   HR_RETURN_IF_ERROR(Rotate());
   return Write(line);
@@ -222,13 +224,14 @@ Status RunRecorder::Add(const ProcessSnapshot& snapshot) {
 
 Status RunRecorder::AddLog(std::string_view level, std::string_view text, int64_t unix_ns) {
   constexpr size_t kMostText = 4096;
+  const std::string shown = RedactSecrets(text.substr(0, 2 * kMostText));
   MutexLock lock(&mu_);
   HR_RETURN_IF_ERROR(Rotate());
   return Write(Json::MakeObject()
                    .Set("type", "log")
                    .Set("unix_ns", unix_ns)
                    .Set("level", level)
-                   .Set("text", EscapeText(text.substr(0, kMostText))));
+                   .Set("text", EscapeText(std::string_view(shown).substr(0, kMostText))));
 }
 
 Status ReadRecordLines(std::string_view text, std::string_view file, RunRecord* record) {

@@ -40,13 +40,16 @@ class RunRecorder {
   struct Options {
     std::string directory;            // made when it is missing
     uint64_t limit_bytes = 16 << 20;  // of one file; at least 64 KiB
+    // The first window is all that the process did before the first Add().
+    bool from_beginning = false;
   };
   // kInvalidArgument for a limit below 64 KiB; else the file system's. A record that is there is
   // continued: a job that was resumed has one.
   static Result<std::unique_ptr<RunRecorder>> Open(FileSystem* fs, RunFacts facts,
                                                    const Options& options);
 
-  // Adds what happened since the last call; the first one only remembers where it began.
+  // Adds what happened since the last call; the first one only remembers where it began, or with
+  // `from_beginning` adds all before.
   Status Add(const ProcessSnapshot& snapshot) HR_EXCLUDES(mu_);
   // Adds a line of the job's log, a warning or worse. `level` is "warning" or "error".
   Status AddLog(std::string_view level, std::string_view text, int64_t unix_ns) HR_EXCLUDES(mu_);
