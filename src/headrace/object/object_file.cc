@@ -60,15 +60,19 @@ Status CheckVersion(const ObjectStore& store, const ObjectInfo& expected,
 class ObjectFile final : public RandomAccessFile {
  public:
   ObjectFile(std::shared_ptr<ObjectStore> store, ObjectInfo object, const std::string& root,
-             std::string path, uint64_t part_bytes)
+             std::string path, uint64_t part_bytes, const std::atomic<bool>* cancelled)
       : store_(std::move(store)),
         object_(std::move(object)),
         info_(FileInfoOf(root, object_)),
         path_(std::move(path)),
-        part_bytes_(part_bytes) {}
+        part_bytes_(part_bytes),
+        cancelled_(cancelled) {}
 
   Status ReadAt(uint64_t offset, MutableBytes out, const Context& ctx) const override {
-    return ReadObject(store_.get(), object_, offset, out, part_bytes_, ctx)
+    // What reads for a command knows of no interrupt; a silent server would keep it for minutes.
+    Context own = ctx;
+    if (own.cancelled == nullptr) own.cancelled = cancelled_;
+    return ReadObject(store_.get(), object_, offset, out, part_bytes_, own)
         .At({path_, offset, {}, {}});
   }
   Result<size_t> ReadSome(uint64_t offset, MutableBytes out, const Context& ctx) const override {
@@ -93,6 +97,7 @@ class ObjectFile final : public RandomAccessFile {
   const FileInfo info_;
   const std::string path_;
   const uint64_t part_bytes_;
+  const std::atomic<bool>* const cancelled_;
 };
 
 class ObjectWriter final : public WritableFile {
@@ -204,9 +209,10 @@ FileInfo DirectoryInfoOf(const std::string& root, const std::string& key) {
 
 std::unique_ptr<RandomAccessFile> MakeObjectFile(std::shared_ptr<ObjectStore> store,
                                                  ObjectInfo info, const std::string& root,
-                                                 std::string path, uint64_t part_bytes) {
+                                                 std::string path, uint64_t part_bytes,
+                                                 const std::atomic<bool>* cancelled) {
   return std::make_unique<ObjectFile>(std::move(store), std::move(info), root, std::move(path),
-                                      part_bytes);
+                                      part_bytes, cancelled);
 }
 
 std::unique_ptr<WritableFile> MakeObjectWriter(std::shared_ptr<ObjectStore> store, std::string key,

@@ -31,7 +31,8 @@ class ObjectFileSystem final : public FileSystem, public HasObjects {
 
   Result<std::unique_ptr<RandomAccessFile>> OpenForRead(const std::string& path) override {
     HR_ASSIGN_OR_RETURN(ObjectInfo info, Find(path, "read"));
-    return MakeObjectFile(store_, std::move(info), options_.root, path, options_.part_bytes);
+    return MakeObjectFile(store_, std::move(info), options_.root, path, options_.part_bytes,
+                          options_.context.cancelled);
   }
 
   Result<std::unique_ptr<MappedFile>> Map(const std::string& path) override {
