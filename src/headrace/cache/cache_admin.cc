@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "headrace/base/text.h"
 
@@ -107,11 +108,15 @@ Status CacheAdmin::VerifyBlock(NodeCache* disk, const BlockId& id, std::string* 
 
 Status CacheAdmin::Verify(CacheVerifyReport* report, const Context& ctx) {
   std::string buffer;
+  std::vector<std::pair<NodeCache*, CacheContents>> all;
   for (NodeCache* disk : Working()) {
     HR_ASSIGN_OR_RETURN(CacheContents contents, ContentsOf(*disk));
+    for (const BlockId& id : contents.blocks) report->total_bytes += id.length;
+    all.emplace_back(disk, std::move(contents));
+  }
+  for (const auto& [disk, contents] : all)
     for (const BlockId& id : contents.blocks)
       HR_RETURN_IF_ERROR(VerifyBlock(disk, id, &buffer, report, ctx));
-  }
   return OkStatus();
 }
 

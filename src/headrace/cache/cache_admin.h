@@ -26,6 +26,7 @@ struct CachedObjectSummary {
 
 struct CacheVerifyReport {
   std::atomic<uint64_t> blocks{0}, bytes{0};  // read so far
+  std::atomic<uint64_t> total_bytes{0};       // of the disks listed so far
   std::atomic<uint64_t> damaged{0};           // and removed
 };
 

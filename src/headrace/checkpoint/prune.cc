@@ -122,13 +122,17 @@ Result<PrunePlan> PlanRemoval(CatalogStore* store, std::span<const SaveId> ids,
   return PlanOf(store, catalog, decisions, ctx);
 }
 
-Status Prune(CatalogStore* store, uint64_t epoch, const PrunePlan& plan, const Context& ctx) {
+Status Prune(CatalogStore* store, uint64_t epoch, const PrunePlan& plan, const Context& ctx,
+             std::atomic<uint64_t>* removed) {
   std::vector<SaveId> ids;
   for (const PrunePlan::Row& row : plan.rows)
     if (!row.keep) ids.push_back(row.entry.id);
   if (ids.empty()) return OkStatus();
   HR_RETURN_IF_ERROR(store->Remove(epoch, ids, ctx));
-  for (const std::string& key : plan.data_files) HR_RETURN_IF_ERROR(DeleteKey(store, key, ctx));
+  for (const std::string& key : plan.data_files) {
+    HR_RETURN_IF_ERROR(DeleteKey(store, key, ctx));
+    if (removed != nullptr) ++*removed;
+  }
   for (const PrunePlan::Row& row : plan.rows)
     if (!row.keep) HR_RETURN_IF_ERROR(DeleteKey(store, row.entry.manifest, ctx));
   return OkStatus();

@@ -2,6 +2,7 @@
 // runs beside saves of the same epoch.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -34,9 +35,10 @@ Result<PrunePlan> PlanPrune(CatalogStore* store, const RetentionRules& rules, co
 // The same for the checkpoints of these ids, whatever the rules say. Ids that are not there are
 // left out.
 Result<PrunePlan> PlanRemoval(CatalogStore* store, std::span<const SaveId> ids, const Context& ctx);
-// Takes the checkpoints off the list, then removes their files. A kill in between leaves files that
-// the sweep finds. kFailedPrecondition: another writer has taken over.
-Status Prune(CatalogStore* store, uint64_t epoch, const PrunePlan& plan, const Context& ctx);
+// Takes the checkpoints off the list, then removes their files, which `removed` counts. A kill in
+// between leaves files that the sweep finds. kFailedPrecondition: another writer has taken over.
+Status Prune(CatalogStore* store, uint64_t epoch, const PrunePlan& plan, const Context& ctx,
+             std::atomic<uint64_t>* removed = nullptr);
 
 struct SweepReport {
   uint64_t files = 0, bytes = 0;  // removed, or with `dry_run` found

@@ -1,6 +1,7 @@
 // headrace bench: runs the loader over a data set as a training job would and says how fast it is,
 // what each stage costs, and what the machine's own limits are, measured in the same run.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/locate.h"
+#include "headrace/cli/progress_line.h"
 #include "headrace/dataset/dataset.h"
 #include "headrace/env/process.h"
 #include "headrace/loader/loader.h"
@@ -67,7 +69,8 @@ class BenchCommand final : public Command {
  private:
   std::string TransformJson() const;
   Result<LoaderOptions> Options(const dataset::Dataset& dataset) const;
-  Result<PassResult> RunPass(Session* session, Loader* loader, uint64_t epoch) const;
+  Result<PassResult> RunPass(Session* session, Loader* loader, uint64_t epoch,
+                             std::atomic<uint64_t>* samples) const;
   void PrintText(Session* session, const PassResult& pass, const LoaderStats& stats,
                  const MachineLimits& limits) const;
   Json ToJson(const PassResult& pass, const LoaderStats& stats, const MachineLimits& limits) const;
@@ -138,7 +141,9 @@ Result<LoaderOptions> BenchCommand::Options(const dataset::Dataset& dataset) con
   return options;
 }
 
-Result<PassResult> BenchCommand::RunPass(Session* session, Loader* loader, uint64_t epoch) const {
+// Counts the samples in `samples`, too.
+Result<PassResult> BenchCommand::RunPass(Session* session, Loader* loader, uint64_t epoch,
+                                         std::atomic<uint64_t>* samples) const {
   const uint64_t start = NowNanos();
   const double cpu = ProcessCpuSeconds();
   PassResult pass;
@@ -147,6 +152,7 @@ Result<PassResult> BenchCommand::RunPass(Session* session, Loader* loader, uint6
     HR_ASSIGN_OR_RETURN(std::shared_ptr<loader::Batch> batch, loader->Next(session->ctx));
     if (!batch) break;
     pass.samples += batch->num_rows;
+    *samples += batch->num_rows;
   }
   pass.seconds = static_cast<double>(NowNanos() - start) * 1e-9;
   pass.cpu_seconds = ProcessCpuSeconds() - cpu;
@@ -176,7 +182,15 @@ Result<ExitCode> BenchCommand::Run(Session* session) {
       record.interval = kRecordInterval;
       HR_ASSIGN_OR_RETURN(recording, agent::RunRecording::Start(session->fs, watch, record));
     }
-    HR_ASSIGN_OR_RETURN(pass, RunPass(session, loader.get(), p));
+    std::atomic<uint64_t> samples{0};
+    Result<PassResult> passed = [&] {
+      ProgressLine line(fmt::format("pass {} of {}", p + 1, passes_), *session,
+                        [&samples, total = dataset->num_samples()] {
+                          return ProgressFigures{samples, total, 0, 0};
+                        });
+      return RunPass(session, loader.get(), p, &samples);
+    }();
+    HR_ASSIGN_OR_RETURN(pass, std::move(passed));
     stats = loader->stats();
     Note(*session, fmt::format("pass {} of {}: {:.0f} samples/s", p + 1, passes_,
                                static_cast<double>(pass.samples) / pass.seconds));

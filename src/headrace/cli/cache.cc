@@ -6,6 +6,7 @@
 #include "headrace/cli/cache_warm.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/locate.h"
+#include "headrace/cli/progress_line.h"
 
 namespace headrace::cli {
 namespace {
@@ -198,7 +199,13 @@ Result<ExitCode> CacheCommand::Ls(Session* session, CacheAdmin* admin) {
 
 Result<ExitCode> CacheCommand::Verify(Session* session, CacheAdmin* admin) {
   cache::CacheVerifyReport report;
-  HR_RETURN_IF_ERROR(admin->Verify(&report, session->ctx));
+  Status verified = [&] {
+    ProgressLine line("verifying", *session, [&report] {
+      return ProgressFigures{0, 0, report.bytes, report.total_bytes};
+    });
+    return admin->Verify(&report, session->ctx);
+  }();
+  HR_RETURN_IF_ERROR(verified);
   if (session->json) {
     session->out->Print(Json::MakeObject()
                             .Set("blocks", report.blocks.load())

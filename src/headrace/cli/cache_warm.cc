@@ -159,7 +159,7 @@ Result<ExitCode> CacheWarm::Run(Session* session, const std::string& dataset) {
   cache::WarmProgress progress;
   Objects objects;
   Status status = [&]() -> Status {
-    ProgressLine line("warming", session->quiet, [&progress] {
+    ProgressLine line("warming", *session, [&progress] {
       return ProgressFigures{0, 0, progress.done_bytes, progress.total_bytes};
     });
     HR_ASSIGN_OR_RETURN(objects, FindObjects(data, place.fs, shards, session->ctx));

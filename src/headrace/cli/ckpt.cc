@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <atomic>
 #include <map>
+#include <set>
 
 #include "headrace/base/text.h"
 #include "headrace/checkpoint/advice.h"
@@ -7,6 +9,7 @@
 #include "headrace/checkpoint/export.h"
 #include "headrace/checkpoint/import.h"
 #include "headrace/checkpoint/prune.h"
+#include "headrace/checkpoint/run_records.h"
 #include "headrace/checkpoint/store_access.h"
 #include "headrace/checkpoint/verify.h"
 #include "headrace/cli/ckpt_reports.h"
@@ -214,7 +217,7 @@ Result<ExitCode> CkptCommand::Verify(Session* session) {
   HR_ASSIGN_OR_RETURN(Manifest manifest, store_->ReadManifest(entry, session->ctx));
   checkpoint::VerifyProgress progress;
   auto verified = [&] {
-    ProgressLine line("verifying", session->quiet, [&progress] {
+    ProgressLine line("verifying", *session, [&progress] {
       return ProgressFigures{0, 0, progress.bytes, progress.total_bytes};
     });
     return checkpoint::VerifyFiles(files_.get(), manifest, AvailableCpus(), session->ctx,
@@ -245,6 +248,16 @@ Result<ExitCode> CkptCommand::Verify(Session* session) {
   return report.faults.empty() ? ExitCode::kOk : ExitCode::kBadData;
 }
 
+// Those of runs that have no checkpoint any more, of a store that is a folder.
+Result<uint64_t> PruneRecords(const std::string& home, const checkpoint::PrunePlan& plan,
+                              uint64_t epoch, Session* session) {
+  if (IsUrl(home)) return uint64_t{0};
+  std::set<uint64_t> epochs;
+  for (const auto& row : plan.rows)
+    if (row.keep) epochs.insert(row.entry.id.epoch);
+  return checkpoint::PruneRunRecords(session->fs, home, epochs, epoch);
+}
+
 Result<ExitCode> CkptCommand::Prune(Session* session) {
   checkpoint::RetentionRules rules;
   rules.keep_last = std::max<uint64_t>(keep_, 1);
@@ -252,10 +265,19 @@ Result<ExitCode> CkptCommand::Prune(Session* session) {
   rules.level = *checkpoint::LevelNamed(level_);
   HR_ASSIGN_OR_RETURN(checkpoint::PrunePlan plan,
                       checkpoint::PlanPrune(&*store_, rules, session->ctx));
+  uint64_t records = 0;  // of runs, removed with them
   if (!dry_run_) {
     // In the name of whoever writes now: a job that runs meanwhile goes on undisturbed.
     HR_ASSIGN_OR_RETURN(checkpoint::StoreHead head, store_->ReadHead(session->ctx));
-    HR_RETURN_IF_ERROR(checkpoint::Prune(&*store_, head.epoch, plan, session->ctx));
+    std::atomic<uint64_t> files{0};
+    Status pruned = [&] {
+      ProgressLine line("removing", *session, [&files, total = plan.data_files.size()] {
+        return ProgressFigures{files, total, 0, 0, "files"};
+      });
+      return checkpoint::Prune(&*store_, head.epoch, plan, session->ctx, &files);
+    }();
+    HR_RETURN_IF_ERROR(pruned);
+    HR_ASSIGN_OR_RETURN(records, PruneRecords(url_, plan, head.epoch, session));
   }
   Json rows = Json::MakeArray();
   uint64_t removed = 0;
@@ -272,10 +294,12 @@ Result<ExitCode> CkptCommand::Prune(Session* session) {
     session->out->Print(Json::MakeObject()
                             .Set("removed", dry_run_ ? 0 : removed)
                             .Set("bytes", plan.bytes)
+                            .Set("run_records_removed", records)
                             .Set("checkpoints", std::move(rows)));
   } else {
     session->out->Print("{} {} checkpoints, {}\n", dry_run_ ? "would remove" : "removed", removed,
                         FormatSize(plan.bytes));
+    if (records != 0) session->out->Print("removed the records of {} runs\n", records);
   }
   return ExitCode::kOk;
 }
@@ -300,7 +324,7 @@ Result<ExitCode> CkptCommand::Export(Session* session) {
   options.threads = AvailableCpus() * 2;
   checkpoint::ExportProgress progress;
   auto exported = [&] {
-    ProgressLine line("exporting", session->quiet, [&progress] {
+    ProgressLine line("exporting", *session, [&progress] {
       return ProgressFigures{0, 0, progress.bytes, progress.total_bytes};
     });
     return checkpoint::ExportSafetensors(files_.get(), manifest, options, PosixFileSystem(),
@@ -339,7 +363,7 @@ Result<ExitCode> CkptCommand::Import(Session* session) {
       checkpoint::Sweep(&*store_, epoch, std::chrono::seconds(0), false, session->ctx).status());
   checkpoint::ImportProgress progress;
   auto imported = [&] {
-    ProgressLine line("importing", session->quiet, [&progress] {
+    ProgressLine line("importing", *session, [&progress] {
       return ProgressFigures{0, 0, progress.bytes, progress.total_bytes};
     });
     return checkpoint::ImportSafetensors(&*store_, files_.get(), epoch, session->fs, source,
@@ -369,7 +393,7 @@ Result<ExitCode> CkptCommand::Diff(Session* session) {
   options.threads = AvailableCpus() * 2;
   checkpoint::DiffProgress progress;
   auto compared = [&] {
-    ProgressLine line("comparing", session->quiet, [&progress] {
+    ProgressLine line("comparing", *session, [&progress] {
       return ProgressFigures{0, 0, progress.bytes, progress.total_bytes};
     });
     return checkpoint::DiffCheckpoints({files_.get(), &manifest},

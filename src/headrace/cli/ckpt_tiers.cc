@@ -70,7 +70,7 @@ Result<ExitCode> DrainHere(const Tiers& tiers, uint64_t limit, Session* session)
   Drain drain(tiers[0].get(), tiers[1].get(), options);
   std::vector<std::string> damaged;
   {
-    ProgressLine line("draining", session->quiet, [&drain] {
+    ProgressLine line("draining", *session, [&drain] {
       const DrainProgress now = drain.progress();
       return ProgressFigures{0, 0, now.bytes, now.total_bytes};
     });
@@ -102,8 +102,7 @@ Result<ExitCode> WatchHelper(HelperClient* client, Session* session) {
   std::atomic<uint64_t> bytes{0}, total{0};
   Json drain;
   {
-    ProgressLine line("draining", session->quiet,
-                      [&] { return ProgressFigures{0, 0, bytes, total}; });
+    ProgressLine line("draining", *session, [&] { return ProgressFigures{0, 0, bytes, total}; });
     for (;;) {
       auto hello = client->Hello();
       if (hello.status().code() == Code::kUnavailable) break;  // it has ended, all being drained

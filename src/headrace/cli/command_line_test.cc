@@ -179,6 +179,14 @@ TEST(Progress, TextSaysHowFarHowFastAndHowLong) {
   ProgressFigures samples{1000, 4000, 100 << 20, 0};
   EXPECT_EQ(ProgressText("verifying", samples, 2),
             "verifying  25 %  1,000 of 4,000 samples  50 MiB/s  6 s left");
+  ProgressFigures counted{1000, 4000, 0, 0};
+  EXPECT_EQ(ProgressText("measuring", counted, 2),
+            "measuring  25 %  1,000 of 4,000 samples  500 samples/s  6 s left");
+  ProgressFigures files{30, 40, 0, 0, "files"};
+  EXPECT_EQ(ProgressText("removing", files, 3),
+            "removing  75 %  30 of 40 files  10 files/s  1 s left");
+  ProgressFigures more{0, 0, 300, 200};  // a cache that grows while it is looked at
+  EXPECT_THAT(ProgressText("verifying", more, 2), HasSubstr("100 %"));
 }
 
 }  // namespace

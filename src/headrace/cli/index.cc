@@ -89,7 +89,7 @@ Result<ExitCode> IndexCommand::Run(Session* session) {
   options_.build.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
   options_.build.seek_spacing = SeekSpacing(seek_points_);
   Result<IndexReport> indexed = [&] {
-    ProgressLine line("indexing", session->quiet, [&progress] {
+    ProgressLine line("indexing", *session, [&progress] {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
                              progress.total_bytes};
     });

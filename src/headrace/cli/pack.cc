@@ -96,7 +96,7 @@ Result<ExitCode> PackCommand::Run(Session* session) {
   if (jpeg_ == "sequential") options_.jpeg = codec::JpegTranscode::kSequential;
   auto start = std::chrono::steady_clock::now();
   Result<dataset::PackReport> packed = [&] {
-    ProgressLine line("packing", session->quiet, [&progress] {
+    ProgressLine line("packing", *session, [&progress] {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes,
                              progress.total_bytes};
     });
@@ -134,7 +134,7 @@ Status PackCommand::Send(Session* session, const std::string& folder, FileSystem
   dataset::UploadOptions options;
   options.progress = &progress;
   Status sent = [&] {
-    ProgressLine line("sending", session->quiet, [&progress] {
+    ProgressLine line("sending", *session, [&progress] {
       return ProgressFigures{0, progress.total_samples, progress.bytes, progress.total_bytes};
     });
     return dataset::UploadDataset(session->fs, folder, to, destination_, options, session->ctx);

@@ -85,7 +85,7 @@ Result<ExitCode> VerifyCommand::Run(Session* session) {
   options.threads = static_cast<uint32_t>(std::min<uint64_t>(threads_, 1024));
   options.progress = &progress;
   Result<VerifyReport> verified = [&] {
-    ProgressLine line("verifying", session->quiet, [&progress] {
+    ProgressLine line("verifying", *session, [&progress] {
       return ProgressFigures{progress.samples, progress.total_samples, progress.bytes, 0};
     });
     return dataset::Verify(data, options, session->ctx);
