@@ -87,7 +87,7 @@ Status S3CredentialCache::WaitLocked(Waiter waiter) {
   return OkStatus();
 }
 
-void S3CredentialCache::Get(const Context& ctx, Then then) {
+void S3CredentialCache::Get(const Context& ctx, const Then& then) {
   Result<S3CredentialsPtr> at_once = S3CredentialsPtr();
   {
     MutexLock lock(&mu_);
@@ -106,7 +106,7 @@ void S3CredentialCache::Get(const Context& ctx, Then then) {
   then(std::move(at_once));
 }
 
-void S3CredentialCache::Renew(S3CredentialsPtr refused, Then then) {
+void S3CredentialCache::Renew(S3CredentialsPtr refused, const Then& then) {
   Result<S3CredentialsPtr> at_once = S3CredentialsPtr();
   {
     MutexLock lock(&mu_);

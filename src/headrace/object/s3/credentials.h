@@ -55,11 +55,11 @@ class S3CredentialCache {
   // Hands credentials that are good for a while longer to `then`, which must not block: at once, on
   // the caller's thread, when there are some; else when they were fetched or the Context is over,
   // on a thread of the cache. Never waits.
-  void Get(const Context& ctx, Then then);
+  void Get(const Context& ctx, const Then& then);
   // For a server that refused `refused`: fetches others, unless that was done already, and hands
   // them to `then`, which must not block: on the cache's thread, or on the caller's before this
   // returns. kPermissionDenied when the source has no others.
-  void Renew(S3CredentialsPtr refused, Then then);
+  void Renew(S3CredentialsPtr refused, const Then& then);
 
   // Gives up a fetch that runs; what waits for one, now or later, gets kCancelled.
   void Stop();
