@@ -77,6 +77,11 @@ class BlockCache {
   void Read(std::shared_ptr<const CachedObject> object, uint64_t offset, MutableBytes out,
             const Context& ctx, ReadDone done);
 
+  // Fills `out` from the tier in memory, on the caller's thread and without waiting. False, with
+  // nothing counted and `out` unspecified, when not all of it is there: Read brings it then.
+  bool ReadFromMemory(const CachedObject& object, uint64_t offset, MutableBytes out)
+      HR_EXCLUDES(mu_);
+
   // Says that this range, or parts of it, will be read soon. What of it is not here, and the cache
   // would not keep, is brought into memory, so that readers need not wait for it. A hint: returns
   // at once, and does nothing when too many bytes wait for their readers.
@@ -163,16 +168,19 @@ class BlockCache {
       HR_EXCLUDES(mu_);
   FlightPtr BeginFlight(const std::shared_ptr<const CachedObject>& object, const BlockId& id)
       HR_REQUIRES(mu_);
-  void Hold(const BlockId& id) HR_REQUIRES(mu_);
-  void LetGo(const BlockId& id) HR_REQUIRES(mu_);
   void Copy(const Part& part, Bytes block) const;
+  void CountMemoryHit(const BlockId& id, uint64_t bytes) HR_EXCLUDES(mu_);
   void Settle(const Part& part, Status status);
   void NoteRead(const BlockId& id) HR_EXCLUDES(mu_);
   bool HasRoomFor(const Part& part, uint64_t booked);
   uint64_t BookedBytes() HR_EXCLUDES(mu_);
+  void ServeAgain(std::vector<Part> parts);
+
+  // Plans: block_expect.cc.
+  void Hold(const BlockId& id) HR_REQUIRES(mu_);
+  void LetGo(const BlockId& id) HR_REQUIRES(mu_);
   std::optional<ExpectedUse> ExpectedUseOf(const BlockId& id) HR_EXCLUDES(mu_);
   void ChangeUse(const BlockId& id, const ExpectedUse& use) HR_EXCLUDES(mu_);
-  void ServeAgain(std::vector<Part> parts);
 
   // Fetches: block_fetch.cc.
   void Launch(std::vector<FlightPtr> flights) HR_EXCLUDES(mu_);

@@ -382,6 +382,18 @@ void CachingStore::SubmitGets(std::vector<GetRequest> requests, std::vector<GetD
   if (!past.empty()) SubmitPast(std::move(past), std::move(past_dones), ctx);
 }
 
+// What goes past the cache by SubmitGets does so here too.
+bool CachingStore::TryGet(const GetRequest& request, const Context& ctx) {
+  if (request.if_match.empty() || request.out.empty()) return false;
+  BlockCache* cache = cache_->made();
+  if (!cache || (options_.planned_alone && !IsPlanned(request, ctx))) return false;
+  auto object = heads()->Latest(request.key);
+  if (!object || object->version.etag != request.if_match) return false;
+  const uint64_t bytes = request.out.size(), size = object->version.size_bytes;
+  return bytes <= size && request.offset <= size - bytes &&
+         cache->ReadFromMemory(*object, request.offset, request.out);
+}
+
 // Whoever reads with kKeepIfRoom follows a plan. Others find what a plan holds, too.
 bool CachingStore::IsPlanned(const GetRequest& request, const Context& ctx) {
   if (request.if_match.empty() || request.out.empty() || ctx.caching == Caching::kPass)

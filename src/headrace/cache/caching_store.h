@@ -89,6 +89,7 @@ class CachingStore final : public object::ObjectStore {
   Result<object::ObjectInfo> Head(const std::string& key, const Context& ctx) override;
   void SubmitGets(std::vector<object::GetRequest> requests, std::vector<GetDone> dones,
                   const Context& ctx) override;
+  bool TryGet(const object::GetRequest& request, const Context& ctx) override;
   void Distrust(const object::ObjectInfo& object, uint64_t offset, uint64_t bytes) override;
   Result<std::string> Put(const std::string& key, Bytes data, const object::PutOptions& options,
                           const Context& ctx) override;

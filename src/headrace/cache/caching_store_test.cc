@@ -329,6 +329,37 @@ TEST_F(CachingStoreTest, MemoryServesWithoutTheDisk) {
   EXPECT_EQ(origin_->bytes(), 8u * kBlock);
 }
 
+TEST_F(CachingStoreTest, WhatIsInMemoryIsGivenAtOnce) {
+  constexpr uint64_t kSize = 6 * kBlock + 17;
+  origin_->Add("a", kSize);
+  auto store = Open({.memory_bytes = 16 * kBlock});
+  const std::string etag = store->Head("a", {})->etag;
+  std::string out(3 * kBlock, '\0');
+  auto try_get = [&](uint64_t offset, uint64_t length, const std::string& version) {
+    out.assign(length, '\0');
+    return store->TryGet({.key = "a", .offset = offset, .out = Writable(&out), .if_match = version},
+                         {});
+  };
+  EXPECT_FALSE(try_get(0, 100, etag)) << "it is not there yet";
+  ExpectRead(store.get(), "a", kBlock, kSize - kBlock);
+  UntilAdmitted(store.get());
+  const uint64_t before = store->cache()->counters().memory_hits;
+  // Inside a block, over the borders of some, up to the end.
+  const std::vector<std::pair<uint64_t, uint64_t>> ranges = {
+      {kBlock, 100}, {2 * kBlock - 7, 14}, {2 * kBlock + 5, 3 * kBlock}, {kSize - 20, 20}};
+  for (auto [offset, length] : ranges) {
+    ASSERT_TRUE(try_get(offset, length, etag));
+    EXPECT_EQ(out, CountingOrigin::Content("a", 1, offset, length));
+  }
+  EXPECT_EQ(store->cache()->counters().memory_hits - before, 1u + 2u + 4u + 2u);
+  EXPECT_FALSE(try_get(kBlock - 7, 14, etag)) << "only the half of it is there";
+  EXPECT_FALSE(try_get(kBlock, 100, "")) << "of no version";
+  EXPECT_FALSE(try_get(kBlock, 100, "another"));
+  EXPECT_FALSE(try_get(kSize - 20, 21, etag)) << "beyond the end";
+  EXPECT_FALSE(try_get(kBlock, 5 * kBlock + 1, etag)) << "as large as that it goes over threads";
+  EXPECT_EQ(store->cache()->counters().memory_hits - before, 9u) << "what fails counts as nothing";
+}
+
 TEST_F(CachingStoreTest, AReadersDeadlineEndsItsWaitOnly) {
   origin_->Add("a", 2 * kBlock);
   std::atomic<bool> asked{false}, go{false};

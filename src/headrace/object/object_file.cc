@@ -176,6 +176,9 @@ Status ReadObject(ObjectStore* store, const ObjectInfo& info, uint64_t offset, M
                  ObjectName(store->name(), info.key), info.size_bytes, out.size(), offset);
   if (out.empty()) return OkStatus();
   const std::string if_match = store->abilities().get_if_match ? info.etag : std::string();
+  if (!if_match.empty() &&
+      store->TryGet({.key = info.key, .offset = offset, .out = out, .if_match = if_match}, ctx))
+    return OkStatus();
   std::vector<GetRequest> requests;
   for (size_t done = 0; done < out.size(); done += requests.back().out.size()) {
     MutableBytes part = out.subspan(done, std::min<uint64_t>(part_bytes, out.size() - done));

@@ -120,6 +120,10 @@ class ObjectStore {
   //   kFailedPrecondition  if_match: the object was replaced.
   // An `out` of no bytes is a Head.
   Result<ObjectInfo> Get(GetRequest request, const Context& ctx);
+  // Fills request.out at once where the store has the bytes in memory, of the version that
+  // request.if_match names: no waiting, no other thread. False where it has not, and most stores
+  // never have: `out` is unspecified then, and Get or SubmitGets brings it.
+  virtual bool TryGet(const GetRequest& /*request*/, const Context& /*ctx*/) { return false; }
   // Says that a range of this version of an object, or parts of it, will be read soon. A hint,
   // which returns at once; most stores do nothing about it. Only `ctx.caching` counts.
   virtual void WillGet(const ObjectInfo&, uint64_t /*offset*/, uint64_t /*length*/,
