@@ -23,8 +23,8 @@ struct UploadOptions {
 // Copies the shards and indexes of the packed data set in `folder` into the folder `to` of another
 // file system, then the manifest, which makes it a data set there. Until then a manifest stands
 // there that says so; broken off at any point there is no more than that, and the same call again
-// sends everything again, and gives up the parts of large files that were left behind. What is there
-// is never replaced: no reader of an older version may find another one's bytes.
+// sends everything again, and gives up the parts of large files that were left behind. What is
+// there is never replaced: no reader of an older version may find another one's bytes.
 //   kAlreadyExists       another data set is there, or files that are not of this one.
 //   kFailedPrecondition  `folder` has no manifest, or a file that is not as it says.
 // Also the failures of both file systems.
