@@ -5,9 +5,12 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <utility>
 
+#include "headrace/base/text.h"
 #include "headrace/env/socket_calls.h"
 
 namespace headrace {
@@ -88,6 +91,28 @@ Result<std::unique_ptr<TcpSocket>> StreamListener::Accept(const Context& ctx) {
 }
 
 }  // namespace
+
+std::string TcpEndpoint::Text() const {
+  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port)
+                                                : fmt::format("[{}]:{}", address, port);
+}
+
+Result<TcpEndpoint> ParseTcpEndpoint(std::string_view text) {
+  const size_t colon = std::min(text.rfind(':'), text.size());
+  const std::string_view port = text.substr(std::min(colon + 1, text.size()));
+  TcpEndpoint endpoint;
+  endpoint.address = text.substr(0, colon);
+  if (endpoint.address.starts_with('[') && endpoint.address.ends_with(']'))
+    endpoint.address = endpoint.address.substr(1, endpoint.address.size() - 2);
+  if (endpoint.address == "localhost") endpoint.address = "127.0.0.1";
+  const auto parsed = std::from_chars(port.data(), port.data() + port.size(), endpoint.port);
+  if (endpoint.address.empty() || port.empty() || parsed.ec != std::errc() ||
+      parsed.ptr != port.data() + port.size())
+    return Error(Code::kInvalidArgument, "expected ADDRESS:PORT as 127.0.0.1:9399, found '{}'",
+                 EscapeText(text));
+  HR_RETURN_IF_ERROR(ParseTcpAddress(endpoint.address, endpoint.port).status());
+  return endpoint;
+}
 
 Result<std::unique_ptr<TcpSocket>> TcpSocket::Connect(const std::string& address, uint16_t port,
                                                       const Context& ctx) {

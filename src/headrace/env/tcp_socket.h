@@ -5,12 +5,23 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "headrace/base/bytes.h"
 #include "headrace/base/context.h"
 #include "headrace/base/status.h"
 
 namespace headrace {
+
+// Where somebody listens, as people write it: "127.0.0.1:9399", "[::1]:9399".
+struct TcpEndpoint {
+  std::string address;  // numeric, without brackets
+  uint16_t port = 0;
+
+  std::string Text() const;
+};
+// "localhost" is 127.0.0.1. kInvalidArgument: not ADDRESS:PORT, or no numeric address.
+Result<TcpEndpoint> ParseTcpEndpoint(std::string_view text);
 
 // Failures of every call: kUnavailable when the other side is gone or cannot be reached;
 // kDeadlineExceeded, kCancelled (looked at about ten times a second), after which a part may have

@@ -95,6 +95,18 @@ TEST_F(TcpSocketTest, RefusesAddressesThatCannotWork) {
             Code::kUnavailable);
 }
 
+TEST_F(TcpSocketTest, ReadsAndWritesEndpoints) {
+  for (const char* text : {"127.0.0.1:9399", "[::1]:1", "0.0.0.0:0", "10.1.2.3:65535"}) {
+    auto endpoint = ParseTcpEndpoint(text);
+    ASSERT_TRUE(endpoint.ok()) << endpoint.status().ToString();
+    EXPECT_EQ(endpoint->Text(), text);
+  }
+  EXPECT_EQ(ParseTcpEndpoint("localhost:7")->Text(), "127.0.0.1:7");
+  for (const char* text : {"", ":", "127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:65536",
+                           "127.0.0.1:8x", "node7:80", "::1", "[]:1", "[127.0.0.1:2"})
+    EXPECT_EQ(ParseTcpEndpoint(text).status().code(), Code::kInvalidArgument) << text;
+}
+
 TEST_F(TcpSocketTest, LeavesNoDescriptorBehind) {
   const uint64_t open = *NumOpenFiles();
   Join();
