@@ -1,6 +1,5 @@
 // headrace agent: watches the jobs of a node, and serves metrics, an API and the dashboard.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -9,8 +8,9 @@
 #include "headrace/agent/node_agent.h"
 #include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
-#include "headrace/cli/locate.h"
+#include "headrace/env/tcp_socket.h"
 #include "headrace/object/pause.h"
+#include "headrace/object/peer/token.h"
 
 namespace headrace::cli {
 namespace {
@@ -57,34 +57,15 @@ void AgentCommand::Declare(Arguments* arguments) {
                      "With the life of checkpoints, and the cache kept");
 }
 
-// "127.0.0.1:9399", "[::1]:9399".
-Status ReadListen(const std::string& text, agent::HttpOptions* http) {
-  const size_t colon = text.rfind(':');
-  std::string_view port;
-  if (colon != std::string::npos) port = std::string_view(text).substr(colon + 1);
-  std::string address = text.substr(0, std::min(colon, text.size()));
-  if (address.starts_with('[') && address.ends_with(']'))
-    address = address.substr(1, address.size() - 2);
-  if (address == "localhost") address = "127.0.0.1";
-  auto parsed = std::from_chars(port.data(), port.data() + port.size(), http->port);
-  if (address.empty() || port.empty() || parsed.ec != std::errc() ||
-      parsed.ptr != port.data() + port.size())
-    return Error(Code::kInvalidArgument,
-                 "--listen: expected ADDRESS:PORT as 127.0.0.1:9399, found '{}'", EscapeText(text));
-  http->address = std::move(address);
-  return OkStatus();
-}
-
 Result<agent::NodeAgent::Options> AgentCommand::ReadOptions(Session* session) const {
-  constexpr uint64_t kMostTokenBytes = 4096, kMostSeconds = 3600;
+  constexpr uint64_t kMostSeconds = 3600;
   agent::NodeAgent::Options options;
-  HR_RETURN_IF_ERROR(ReadListen(listen_, &options.http));
+  auto listen = ParseTcpEndpoint(listen_);
+  if (!listen.ok()) return std::move(listen).status().Prefix("--listen");
+  options.http.address = listen->address;
+  options.http.port = listen->port;
   if (!token_file_.empty()) {
-    HR_ASSIGN_OR_RETURN(std::string text, session->fs->ReadWhole(token_file_, kMostTokenBytes));
-    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-    if (text.empty())
-      return Error(Code::kInvalidArgument, "{}: there is no token in it", EscapeText(token_file_));
-    options.http.token = std::move(text);
+    HR_ASSIGN_OR_RETURN(options.http.token, object::ReadTokenFile(session->fs, token_file_));
   }
   options.interval = std::chrono::seconds(std::clamp<uint64_t>(interval_s_, 1, kMostSeconds));
   options.stores.fs = session->fs;
@@ -97,11 +78,9 @@ Result<agent::NodeAgent::Options> AgentCommand::ReadOptions(Session* session) co
 
 Result<ExitCode> AgentCommand::Run(Session* session) {
   HR_ASSIGN_OR_RETURN(agent::NodeAgent::Options options, ReadOptions(session));
-  const std::string host = options.http.address.find(':') == std::string::npos
-                               ? options.http.address
-                               : fmt::format("[{}]", options.http.address);
+  const std::string address = options.http.address;
   HR_ASSIGN_OR_RETURN(auto agent, agent::NodeAgent::Start(std::move(options)));
-  const std::string url = fmt::format("http://{}:{}/", host, agent->port());
+  const std::string url = fmt::format("http://{}/", TcpEndpoint{address, agent->port()}.Text());
   if (session->json)
     session->out->Print(Json::MakeObject().Set("url", url));
   else

@@ -1,6 +1,7 @@
 #include "headrace/object/url_file_system.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "headrace/object/dir/dir_store.h"
 #include "headrace/object/https/https_store.h"
 #include "headrace/object/object_file_system.h"
+#include "headrace/object/peer/peer_store.h"
+#include "headrace/object/peer/token.h"
 #include "headrace/object/per_process.h"
 #include "headrace/object/retrying_store.h"
 #include "headrace/object/s3/s3_store.h"
@@ -55,13 +58,27 @@ OpenedStore OpenHttps(const Opening& opening) {
   return std::shared_ptr<ObjectStore>(std::move(store));
 }
 
+OpenedStore OpenPeer(const Opening& opening) {
+  PeerStoreOptions options;
+  options.token = opening.settings.peer_token;
+  if (const std::string& file = opening.settings.peer_token_file; !file.empty()) {
+    HR_ASSIGN_OR_RETURN(options.token, ReadTokenFile(PosixFileSystem(), file));
+  }
+  return OpenPeerStore(opening.url.authority, options);
+}
+
 // The table of schemes. A scheme without `open` is the operating system's files.
 struct SchemeRow {
   std::string_view scheme;
   OpenedStore (*open)(const Opening&);
+  // Of one call at most. A peer is but one of several places, and may be gone for good.
+  std::chrono::nanoseconds retry_budget = std::chrono::nanoseconds::max();
 };
-constexpr SchemeRow kSchemes[] = {
-    {"file", nullptr}, {"s3", OpenS3}, {"https", OpenHttps}, {"http", OpenHttps}};
+constexpr SchemeRow kSchemes[] = {{"file", nullptr},
+                                  {"s3", OpenS3},
+                                  {"https", OpenHttps},
+                                  {"http", OpenHttps},
+                                  {"peer", OpenPeer, std::chrono::seconds(2)}};
 
 Result<const SchemeRow*> FindScheme(const Url& url) {
   std::string known;
@@ -114,7 +131,7 @@ class Stores {
     store = MakeCountedStore(std::move(store), counters_);
     if (rate_) store = MakeThrottledStore(std::move(store), rate_);
     RetryOptions retry;
-    retry.budget = settings_.retry_budget;
+    retry.budget = std::min(settings_.retry_budget, row.retry_budget);
     retry.num_retries = &counters_->retries;
     retry.back_off_ns = &counters_->back_off_ns;
     store = MakeRetryingStore(std::move(store), retry);

@@ -4,6 +4,7 @@
 //   file://          the operating system's files
 //   s3://BUCKET      object/s3
 //   https://HOST, http://HOST   object/https: reads only, cannot list
+//   peer://ADDRESS:PORT         object/peer: what another node keeps (`headrace ckpt serve`)
 //
 // A path of this file system is a path as the system knows it, or a URL whose path is not encoded:
 // "https://host/a b". Stores and HTTP clients are made when first used, shared by all that have the

@@ -30,7 +30,8 @@ TEST(UrlFileSystem, RefusesOtherSchemes) {
     for (const Status& refused :
          {UrlFileSystem({})->Stat(url).status(), LocateUrl(url, {}).status()}) {
       EXPECT_EQ(refused.code(), Code::kInvalidArgument);
-      EXPECT_THAT(refused.ToString(), HasSubstr("there are file://, s3://, https://, http://"));
+      EXPECT_THAT(refused.ToString(),
+                  HasSubstr("there are file://, s3://, https://, http://, peer://"));
     }
   }
   EXPECT_EQ(LocateUrl("file://host/a", {}).status().code(), Code::kInvalidArgument);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kNames =
     "endpoint, region, profile, access_key_id, secret_access_key, session_token, anonymous, "
-    "path_style, dialect, ca_file, connections, retry_budget, bandwidth";
+    "path_style, dialect, ca_file, connections, retry_budget, bandwidth, peer_token_file";
 
 Status SetSwitch(std::string_view name, const std::string& value, bool* to) {
   HR_ASSIGN_OR_RETURN(*to, ParseSwitch(name, value));
@@ -60,7 +60,8 @@ Status Set(const std::string& name, const std::string& value, UrlSettings* setti
       {"secret_access_key", &s3.secret_access_key},
       {"session_token", &s3.session_token},
       {"dialect", &s3.dialect},
-      {"ca_file", &s3.ca_file}};
+      {"ca_file", &s3.ca_file},
+      {"peer_token_file", &settings->peer_token_file}};
   for (const auto& [text, to] : texts) {
     if (name != text) continue;
     *to = value;
@@ -85,7 +86,8 @@ std::string UrlSettings::Fingerprint() const {
   std::string all;
   for (const std::string* part :
        {&s3.endpoint, &s3.region, &s3.profile, &s3.access_key_id, &s3.secret_access_key,
-        &s3.session_token, &s3.dialect, &s3.ca_file, &http_root, &http_user, &http_query, &numbers})
+        &s3.session_token, &s3.dialect, &s3.ca_file, &http_root, &http_user, &http_query,
+        &peer_token_file, &peer_token, &numbers})
     all += fmt::format("{}:{},", part->size(), *part);
   return all;
 }
@@ -95,11 +97,13 @@ Result<UrlSettings> ReadUrlSettings(const std::map<std::string, std::string>& na
   for (const auto& [name, variable] : {std::pair("anonymous", "HEADRACE_S3_ANONYMOUS"),
                                        std::pair("path_style", "HEADRACE_S3_PATH_STYLE"),
                                        std::pair("dialect", "HEADRACE_S3_DIALECT"),
-                                       std::pair("bandwidth", "HEADRACE_BANDWIDTH")}) {
+                                       std::pair("bandwidth", "HEADRACE_BANDWIDTH"),
+                                       std::pair("peer_token_file", "HEADRACE_PEER_TOKEN_FILE")}) {
     std::optional<std::string> value = EnvironmentVariable(variable);
     if (value) HR_RETURN_IF_ERROR(Set(name, *value, &settings).Prefix(variable));
   }
   for (const auto& [name, value] : named) HR_RETURN_IF_ERROR(Set(name, value, &settings));
+  settings.peer_token = EnvironmentVariable("HEADRACE_PEER_TOKEN").value_or("");
   return settings;
 }
 
