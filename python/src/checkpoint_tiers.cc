@@ -84,9 +84,11 @@ struct Helper {
 
 TieredStore* OpenTieredStore(const std::vector<std::string>& folders, const std::string& dest,
                              const std::string& level,
-                             const std::map<std::string, std::string>& storage) {
+                             const std::map<std::string, std::string>& storage,
+                             const std::string& peer) {
   auto store = std::make_unique<TieredStore>();
-  store->settings = {.folders = folders, .dest = dest, .dest_level = LevelFrom(level)};
+  store->settings = {
+      .folders = folders, .peer = peer, .dest = dest, .dest_level = LevelFrom(level)};
   store->storage = storage;
   store->home = Unwrap(checkpoint::HomeFolder(store->settings));
   auto tiers = Released([&] { return checkpoint::OpenTiers(store->settings, storage); });
@@ -163,6 +165,7 @@ nb::dict VerifyTiered(TieredStore& store, const TieredReading& reading, int thre
           checkpoint::VerifyFiles(tier->files.get(), reading.manifest, threads, {}, &progress));
       return std::optional(std::move(found));
     });
+    if (!report.ok() && tier->spare) continue;  // a peer that cannot be asked
     if (!report.ok()) Raise(report.status());
     const std::string level(checkpoint::LevelName(tier->level));
     if (*report) places[level.c_str()] = VerifyDict(**report);
@@ -170,13 +173,16 @@ nb::dict VerifyTiered(TieredStore& store, const TieredReading& reading, int thre
   return places;
 }
 
-// Of each checkpoint what the farthest tier that lists it says.
+// Of each checkpoint what the farthest tier that lists it says. A peer that cannot be asked is left
+// out.
 nb::list TieredEntries(TieredStore& store) {
   auto catalogs = Released([&]() -> Result<std::vector<checkpoint::CatalogEntry>> {
     std::vector<checkpoint::CatalogEntry> all;
     for (const auto& tier : store.tiers) {
-      HR_ASSIGN_OR_RETURN(checkpoint::Catalog catalog, tier->store.Read({}));
-      for (auto& entry : catalog.entries) {
+      auto catalog = tier->store.Read(checkpoint::ContextFor(*tier, {}));
+      if (!catalog.ok() && tier->spare) continue;
+      HR_RETURN_IF_ERROR(catalog.status());
+      for (auto& entry : catalog->entries) {
         entry.level = tier->level;  // what it once was elsewhere it may be no more
         auto there = std::find_if(all.begin(), all.end(),
                                   [&entry](const auto& other) { return other.id == entry.id; });
@@ -376,7 +382,7 @@ void BindCheckpointTiers(nb::module_& m) {
                                                               "A checkpoint of any tier.");
   nb::class_<TieredStore>(m, "CheckpointTiers", "The tiers of a store. Thread-safe.")
       .def_static("open", &OpenTieredStore, "folders"_a, "dest"_a, "level"_a, "storage"_a,
-                  nb::rv_policy::take_ownership)
+                  "peer"_a = "", nb::rv_policy::take_ownership)
       .def_prop_ro("name", [](const TieredStore& s) { return s.tiers.back()->store.name(); })
       .def_prop_ro("home", [](const TieredStore& s) { return s.home; })
       .def_prop_ro("levels",

@@ -20,7 +20,7 @@ from headrace.checkpoint.filling import GivenArrays, NewArrays, Target, Tensors,
 from headrace.checkpoint.handle import Level, SaveHandle, check_level
 from headrace.checkpoint.light import Kind, SavePolicy, put, replaced_paths, select
 from headrace.checkpoint.repeat import Repeat
-from headrace.checkpoint.tiers import TieredStore, default_level, folders_of
+from headrace.checkpoint.tiers import TieredStore, default_level, places_of
 from headrace.checkpoint.tree import Flat, flatten, path_text
 from headrace.distributed import default_threads, rank_and_world
 from headrace.errors import InvalidArgumentError, NotFoundError, StateError
@@ -73,11 +73,13 @@ class Checkpointer:
 
     Args:
         dest: folder or URL.
-        tiers: nearer places before `dest`: ``"memory"``, and folders of this node's disks, over which a
-            save is spread. With tiers a helper process holds the memory: what was saved survives this
-            process, and is brought to the folders and from there to `dest` behind its back. Of several
-            ranks all must be on one node.
-        drain_limit: bytes a second that go to `dest` at most, e.g. ``"200MB"``. With tiers.
+        tiers: nearer places before `dest`: ``"memory"``, folders of this node's disks, over which a save
+            is spread, and ``"peer://ADDRESS:PORT/NAME"``, another node that runs ``headrace ckpt
+            serve``. With tiers a helper process holds the memory: what was saved survives this process,
+            and is brought to the folders and from there to the peer and to `dest` behind its back. Of
+            several ranks all must be on one node.
+        drain_limit: bytes a second that go to `dest` at most, e.g. ``"200MB"``, and as many to the peer.
+            With tiers.
         linger: seconds that the helper stays, to be restored from, after this process has died. With tiers.
         keep: checkpoints to keep: the newest `keep`; 0 keeps all.
         keep_every: besides, those whose step is a multiple of this; 0: none.
@@ -120,7 +122,7 @@ class Checkpointer:
         self._url = os.fspath(dest)
         storage = {name: str(value) for name, value in (storage_options or {}).items()}
         self._rank, self._world = rank_and_world(rank, world_size)
-        folders = [] if tiers is None else folders_of(tiers, self._url)
+        folders, peer = ([], "") if tiers is None else places_of(tiers, self._url)
         self._level: Level = level or default_level(self._url, folders)
         check_level("memory", self._level)
         self._first_level: Level = "local" if folders else self._level
@@ -132,6 +134,7 @@ class Checkpointer:
                 self._url,
                 self._level,
                 storage,
+                peer=peer,
                 rank=self._rank,
                 keep=keep,
                 keep_every=keep_every,
@@ -553,7 +556,8 @@ class Checkpointer:
     def drain_progress(self) -> dict[str, Any]:
         """How far the drain to `dest` has come: files, bytes, rate, waiting checkpoints, last error.
 
-        With ``input_stall``, which it was told last, as a share of the time; None: nothing yet.
+        With ``input_stall``, which it was told last, as a share of the time; None: nothing yet. With a
+        peer among the tiers ``peer`` tells the same of the drain to it.
 
         Raises:
             StateError: There is none: no tiers, nothing was saved yet, or this is not rank 0.
@@ -564,6 +568,8 @@ class Checkpointer:
                 "this checkpointer has no drain: it has no folders as tiers, or not begun"
             )
         progress: dict[str, Any] = told["drain"]
+        if "peer_drain" in told:
+            progress["peer"] = told["peer_drain"]
         return progress
 
     def report_input_stall(self, share: float, *, next_save_s: float | None = None) -> None:

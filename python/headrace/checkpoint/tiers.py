@@ -1,4 +1,4 @@
-"""A checkpoint store with nearer tiers before it: a helper's memory, folders of this node."""
+"""A checkpoint store with nearer tiers before it: a helper's memory, folders of this node, a peer."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from headrace.errors import HeadraceError, InvalidArgumentError, StateError
 
 Rows = list[dict[str, Any]]
 
+_PEER = "peer://"
 
-def folders_of(tiers: Sequence[str | os.PathLike[str]], dest: str) -> list[str]:
-    """The folders among `tiers`, absolute.
+
+def places_of(tiers: Sequence[str | os.PathLike[str]], dest: str) -> tuple[list[str], str]:
+    """The folders among `tiers`, absolute, and the peer behind them: "" when there is none.
 
     Raises:
         InvalidArgumentError: A tier that is no folder of this node, or comes at the wrong place.
@@ -29,13 +31,21 @@ def folders_of(tiers: Sequence[str | os.PathLike[str]], dest: str) -> list[str]:
     if "memory" in names[1:]:
         raise InvalidArgumentError('"memory" is the nearest tier: it comes first')
     folders = [name for name in names if name != "memory"]
+    peer = folders.pop() if folders and folders[-1].startswith(_PEER) else ""
+    if peer and not folders:
+        raise InvalidArgumentError(
+            f"the peer {peer!r} comes behind a folder of this node, from which it is sent: name one "
+            f"before it"
+        )
     for name in folders:
+        if name.startswith(_PEER):
+            raise InvalidArgumentError(f"there is one peer, behind all folders, not {name!r}")
         if "://" in name or name in ("local", "peer", "remote"):
             raise InvalidArgumentError(
-                f"a tier is 'memory' or a folder of this node, not {name!r}: the last one is the "
-                f"destination, {dest!r}"
+                f"a tier is 'memory', a folder of this node or peer://ADDRESS:PORT/NAME, not "
+                f"{name!r}: the last one is the destination, {dest!r}"
             )
-    return [str(Path(name).absolute()) for name in folders]
+    return [str(Path(name).absolute()) for name in folders], peer
 
 
 class TieredSaver:
@@ -98,6 +108,7 @@ class TieredStore:
         level: str,
         storage: dict[str, str],
         *,
+        peer: str = "",
         rank: int,
         keep: int,
         keep_every: int,
@@ -106,7 +117,7 @@ class TieredStore:
         timeout: float,
     ) -> None:
         dest = dest if "://" in dest else str(Path(dest).absolute())
-        self._tiers = _native.CheckpointTiers.open(folders, dest, level, storage)
+        self._tiers = _native.CheckpointTiers.open(folders, dest, level, storage, peer)
         self._dest, self._storage = dest, storage
         self._rank, self._timeout = rank, timeout
         self._keep, self._keep_every = keep, keep_every
@@ -209,6 +220,8 @@ class TieredStore:
         return advice
 
 
-def default_level(dest: str, folders: Sequence[str]) -> Literal["local", "remote"]:
+def default_level(dest: str, folders: Sequence[str]) -> Literal["local", "peer", "remote"]:
     """What durable at the destination means when nobody says."""
+    if dest.startswith(_PEER):
+        return "peer"
     return "remote" if folders or "://" in dest else "local"

@@ -236,7 +236,9 @@ Result<Answer> CheckpointHelper::Rep::Hello(Session*, const Json&, int*) {
   if (const auto shared = kept->waiting_for_ranks())
     answer.json.Set("waits_for_ranks",
                     SaveIdJson(shared->id).Set("world_size", uint64_t{shared->world_size}));
-  if (kept->drain() != nullptr) answer.json.Set("drain", ProgressJson(kept->drain()->progress()));
+  const std::vector<Drain*> drains = kept->drains();
+  if (!drains.empty()) answer.json.Set("drain", ProgressJson(drains.back()->progress()));
+  if (drains.size() > 1) answer.json.Set("peer_drain", ProgressJson(drains.front()->progress()));
   return answer;
 }
 
@@ -378,8 +380,11 @@ Result<Answer> CheckpointHelper::Rep::Look(Session*, const Json& json, int*) {
   HR_ASSIGN_OR_RETURN(KeptStatus status, kept->Look(number));
   Answer answer;
   answer.json = KeptStatusJson(status);
-  if (kept->drain() != nullptr && !kept->drain()->progress().last.ok())
-    answer.json.Set("drain_error", EscapeText(kept->drain()->progress().last.ToString()));
+  std::string errors;
+  for (Drain* drain : kept->drains())
+    if (const Status last = drain->progress().last; !last.ok())
+      errors += (errors.empty() ? "" : "; ") + last.ToString();
+  if (!errors.empty()) answer.json.Set("drain_error", EscapeText(errors));
   return answer;
 }
 
@@ -403,7 +408,7 @@ Result<Answer> CheckpointHelper::Rep::Stall(Session*, const Json& json, int*) {
   const Json* share = json.Find("share");
   if (share == nullptr || !(share->AsDouble(-1) >= 0 && share->AsDouble(-1) <= 1))
     return Status(Code::kInvalidArgument, "an input stall is a share of the time: 0 to 1");
-  if (kept->drain() != nullptr) kept->drain()->ReportStall(share->AsDouble());
+  for (Drain* drain : kept->drains()) drain->ReportStall(share->AsDouble());
   return Answer();
 }
 
@@ -412,7 +417,7 @@ Result<Answer> CheckpointHelper::Rep::Deadline(Session*, const Json& json, int*)
   const Json* seconds = json.Find("seconds");
   if (seconds == nullptr || !(seconds->AsDouble(-1) >= 0 && seconds->AsDouble(-1) < 1e9))
     return Status(Code::kInvalidArgument, "a deadline lies 0 seconds or more ahead");
-  if (kept->drain() != nullptr) kept->drain()->SetDeadline(seconds->AsDouble());
+  for (Drain* drain : kept->drains()) drain->SetDeadline(seconds->AsDouble());
   return Answer();
 }
 

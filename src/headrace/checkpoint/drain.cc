@@ -88,11 +88,12 @@ Result<std::optional<CatalogEntry>> Drain::Choose(const Context& ctx) {
   std::vector<CatalogEntry> wanted;
   MutexLock lock(&mu_);
   for (const CatalogEntry& entry : here.entries) {
-    if (entry.level >= to_->level) continue;
+    const bool is_there = there.Find(entry.id) != nullptr;
+    // A farther tier may have been faster than a spare one.
+    if (entry.level >= to_->level && (is_there || !to_->spare)) continue;
     // What is older than all that is there was removed there, or left out since something newer
     // came first. But one that is there and is not yet known to be here still wants its level.
-    if (newest != nullptr && Newer(newest->id, entry.id) && there.Find(entry.id) == nullptr)
-      continue;
+    if (newest != nullptr && Newer(newest->id, entry.id) && !is_there) continue;
     const bool damaged = std::any_of(damaged_.begin(), damaged_.end(),
                                      [&entry](const auto& one) { return one.first == entry.id; });
     if (!damaged) wanted.push_back(entry);
@@ -125,7 +126,8 @@ Result<std::optional<SaveId>> Drain::Next(uint64_t epoch, const Context& ctx) {
 }
 
 Status Drain::Copy(const CatalogEntry& entry, uint64_t epoch, const Context& ctx) {
-  HR_RETURN_IF_ERROR(to_->store.CheckEpoch(epoch, ctx));
+  HR_RETURN_IF_ERROR(to_->spare ? CatchUp(to_, epoch, "a drain", ctx)
+                                : to_->store.CheckEpoch(epoch, ctx));
   auto read = ManifestBytes(from_, entry, ctx);
   if (!read.ok()) return Found(read.status());
   const std::string bytes = *std::move(read);

@@ -1,7 +1,7 @@
-// Copies checkpoints from one tier to the next: file by file, by content, so that what is there is
-// not sent again; then publishes them there. Reads are checked against their checksums. It keeps no
-// state: one that was killed goes on from what the two lists say. Thread-safe, but Next() is called
-// by one thread at a time.
+// Copies checkpoints from one tier to a farther one: file by file, by content, so that what is
+// there is not sent again; then publishes them there. Reads are checked against their checksums. It
+// keeps no state: one that was killed goes on from what the two lists say. Thread-safe, but Next()
+// is called by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -43,9 +43,9 @@ class Drain {
   Drain(Tier* from, Tier* to, const DrainOptions& options);
 
   // Copies the oldest checkpoint that is not at the far tier and is newer than all that are, raises
-  // its level at the near one, and returns its id; empty when there is none. One whose bytes are
+  // its level at the near one, and returns its id; none when there is none. One whose bytes are
   // damaged here is told once (kDataLoss) and left out from then on. `epoch` is the writer's, of
-  // both tiers.
+  // both tiers; a spare one that has not heard of it is taken over first.
   //   kFailedPrecondition  another writer has taken over.
   //   kNotFound            it was removed here meanwhile: try again.
   //   others               those of the stores: what was copied stays, so try again.

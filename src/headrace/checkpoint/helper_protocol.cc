@@ -23,6 +23,7 @@ Json HelperSettings::ToJson() const {
       .Set("folders", std::move(folders))
       .Set("dest", tiers.dest)
       .Set("dest_level", LevelName(tiers.dest_level))
+      .Set("peer", tiers.peer)
       .Set("storage", std::move(options))
       .Set("rank", rank)
       .Set("epoch", epoch)
@@ -47,6 +48,7 @@ Result<HelperSettings> HelperSettings::FromJson(const Json& json) {
   for (const auto& [name, value] : storage->members()) read.storage[name] = value.AsString();
   read.reuse = reuse->AsBool();
   HR_ASSIGN_OR_RETURN(read.tiers.dest, json.GetString("dest"));
+  HR_ASSIGN_OR_RETURN(read.tiers.peer, json.GetString("peer"));
   HR_ASSIGN_OR_RETURN(const std::string level, json.GetString("dest_level"));
   const auto named = LevelNamed(level);
   if (!named) return Error(Code::kInvalidArgument, "no level is called {}", EscapeText(level));

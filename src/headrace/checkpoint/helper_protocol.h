@@ -5,6 +5,7 @@
 // Requests, by "ask" (what is answered behind the arrow):
 //   hello     -> version, process, epoch, newest, first_unready, first_pending, pending,
 //                waits_for_ranks (the save and its world_size), idle, in_memory, arena_bytes, drain
+//                (to the destination), peer_drain
 //   expects   step, epoch, attempt -> expects: that save was handed in, or a trainer that still may
 //                is there
 //   open      settings -> arena_bytes; the arena's descriptor. Claims the helper for an epoch
@@ -32,7 +33,7 @@
 
 namespace headrace::checkpoint {
 
-inline constexpr uint64_t kHelperProtocol = 1;
+inline constexpr uint64_t kHelperProtocol = 2;
 
 // What a trainer opens its helper with.
 struct HelperSettings {
@@ -54,11 +55,10 @@ struct HelperSettings {
   static Result<HelperSettings> FromJson(const Json& json);
   // Whether a helper of these settings can go on with others, but for epoch and arena.
   bool SameStores(const HelperSettings& other) const {
-    return tiers.folders == other.tiers.folders && tiers.dest == other.tiers.dest &&
-           tiers.dest_level == other.tiers.dest_level && storage == other.storage &&
-           rank == other.rank && threads == other.threads && reuse == other.reuse &&
-           keep_last == other.keep_last && keep_every == other.keep_every &&
-           drain_limit == other.drain_limit && publish_timeout_ms == other.publish_timeout_ms;
+    return tiers == other.tiers && storage == other.storage && rank == other.rank &&
+           threads == other.threads && reuse == other.reuse && keep_last == other.keep_last &&
+           keep_every == other.keep_every && drain_limit == other.drain_limit &&
+           publish_timeout_ms == other.publish_timeout_ms;
   }
 };
 

@@ -24,20 +24,27 @@ uint64_t NanosSince(Clock::time_point start) {
 
 SaveKeeper::SaveKeeper(Tiers tiers, const KeeperOptions& options)
     : tiers_(std::move(tiers)), options_(options) {
-  if (tiers_.size() > 1 && first_rank())
-    drain_ = std::make_unique<Drain>(tiers_[0].get(), tiers_[1].get(), options_.drain);
+  // Who does not drain looks at the first tier alone, which one thread does for all.
+  for (size_t i = first_rank() ? 1 : tiers_.size() - 1; i > 0 && i < tiers_.size(); ++i) {
+    auto route = std::make_unique<Route>();
+    route->to = tiers_[i].get();
+    if (first_rank()) route->drain = std::make_unique<Drain>(near(), route->to, options_.drain);
+    routes_.push_back(std::move(route));
+  }
 }
 
 Result<std::unique_ptr<SaveKeeper>> SaveKeeper::Start(Tiers tiers, const KeeperOptions& options) {
-  if (tiers.empty() || tiers.size() > 2)
-    return Error(Code::kInvalidArgument, "{} durable tiers were given: one or two are kept",
+  if (tiers.empty() || tiers.size() > 3)
+    return Error(Code::kInvalidArgument, "{} durable tiers were given: one to three are kept",
                  tiers.size());
   std::unique_ptr<SaveKeeper> keeper(new SaveKeeper(std::move(tiers), options));
   HR_ASSIGN_OR_RETURN(keeper->saver_,
                       Thread::Start("hr-save", [raw = keeper.get()] { raw->SaveLoop(); }));
-  if (keeper->tiers_.size() > 1) {
-    HR_ASSIGN_OR_RETURN(keeper->drainer_,
-                        Thread::Start("hr-drain", [raw = keeper.get()] { raw->DrainLoop(); }));
+  for (const auto& route : keeper->routes_) {
+    const char* name = route->to->spare ? "hr-drain-peer" : "hr-drain";
+    HR_ASSIGN_OR_RETURN(route->thread, Thread::Start(name, [raw = keeper.get(), to = route.get()] {
+                          raw->DrainLoop(to);
+                        }));
   }
   return keeper;
 }
@@ -48,8 +55,15 @@ SaveKeeper::~SaveKeeper() {
     MutexLock lock(&mu_);
     changed_.NotifyAll();
   }
-  drainer_.reset();
+  for (const auto& route : routes_) route->thread.reset();
   saver_.reset();
+}
+
+std::vector<Drain*> SaveKeeper::drains() const {
+  std::vector<Drain*> all;
+  for (const auto& route : routes_)
+    if (route->drain != nullptr) all.push_back(route->drain.get());
+  return all;
 }
 
 Context SaveKeeper::Within() const {
@@ -77,8 +91,7 @@ Status SaveKeeper::Begin(uint64_t epoch) {
   HR_RETURN_IF_ERROR(taken);
   MutexLock lock(&mu_);
   epoch_ = std::max(epoch_, epoch);
-  to_drain_ = true;
-  changed_.NotifyAll();
+  WakeDrains();
   return OkStatus();
 }
 
@@ -220,7 +233,9 @@ uint64_t SaveKeeper::newest() {
 
 bool SaveKeeper::idle() {
   MutexLock lock(&mu_);
-  return queue_.empty() && (tiers_.size() == 1 || (!to_drain_ && !draining_));
+  return queue_.empty() && std::all_of(routes_.begin(), routes_.end(), [](const auto& route) {
+           return (!route->to_drain && !route->draining) || (route->to->spare && route->failed);
+         });
 }
 
 // --- to the first tier ---------------------------------------------------------------------------
@@ -262,8 +277,7 @@ void SaveKeeper::End(uint64_t number, KeptStatus status) {
   record.status = std::move(status);
   record.ended = true;
   queue_.pop_front();
-  to_drain_ = true;
-  changed_.NotifyAll();
+  WakeDrains();
 }
 
 Status SaveKeeper::Do(uint64_t number, KeptSave* kept, KeptStatus* status) {
@@ -382,36 +396,44 @@ Status SaveKeeper::PruneTier(Tier* tier, uint64_t epoch, const Context& ctx) {
   rules.keep_every = options_.keep_every;
   rules.level = tier->level;
   auto in_use = [&](const SaveId& id) {
-    return tier == near() && drain_ != nullptr && drain_->InUse(id);
+    const std::vector<Drain*> all = tier == near() ? drains() : std::vector<Drain*>();
+    return std::any_of(all.begin(), all.end(), [&id](Drain* drain) { return drain->InUse(id); });
   };
   HR_ASSIGN_OR_RETURN(PrunePlan plan, PlanPrune(&tier->store, rules, ctx, in_use));
   return Prune(&tier->store, epoch, plan, ctx);
 }
 
-// --- to the second tier --------------------------------------------------------------------------
+// --- to the tiers behind -------------------------------------------------------------------------
 
-void SaveKeeper::DrainLoop() {
+void SaveKeeper::WakeDrains() {
+  for (const auto& route : routes_) route->to_drain = true;
+  changed_.NotifyAll();
+}
+
+void SaveKeeper::DrainLoop(Route* route) {
   milliseconds pause = options_.first_pause;
   for (;;) {
     uint64_t epoch = 0;
     {
       MutexLock lock(&mu_);
-      draining_ = false;
-      while (!stopping_ && !(to_drain_ && epoch_ > 0)) changed_.Wait(&mu_);
+      route->draining = false;
+      while (!stopping_ && !(route->to_drain && epoch_ > 0)) changed_.Wait(&mu_);
       if (stopping_) return;
       epoch = epoch_;
-      to_drain_ = false;
-      draining_ = true;
+      route->to_drain = false;
+      route->draining = true;
     }
     bool more = false;
-    const Status done = first_rank() ? DrainOnce(epoch, &more) : WatchOnce(&more);
+    const Status done =
+        route->drain != nullptr ? DrainOnce(*route, epoch, &more) : WatchOnce(&more);
     const bool at_once = done.ok() && more && first_rank();
     if (at_once || (done.ok() && !more)) pause = options_.first_pause;
     MutexLock lock(&mu_);
+    route->failed = !done.ok();
     if (done.ok() && !more) continue;
     // Who was shut out has nothing to do until it has a new epoch.
     const bool shut_out = done.code() == Code::kFailedPrecondition;
-    if (!shut_out || epoch_ != epoch) to_drain_ = true;
+    if (!shut_out || epoch_ != epoch) route->to_drain = true;
     if (at_once || shut_out) continue;
     const auto until = Clock::now() + pause;
     pause = std::min(pause * 2, options_.longest_pause);
@@ -429,10 +451,11 @@ std::vector<SaveId> SaveKeeper::Undrained() {
   return ids;
 }
 
-void SaveKeeper::MarkDrained(const SaveId& id) {
+void SaveKeeper::MarkDrained(const SaveId& id, Level level) {
   MutexLock lock(&mu_);
   for (auto& [number, record] : records_)
-    if (record.status.id == id && record.ended) record.status.level = tiers_.back()->level;
+    if (record.status.id == id && record.ended)
+      record.status.level = std::max(record.status.level, level);
 }
 
 void SaveKeeper::MarkLeftOut(const SaveId& id, const Status& why) {
@@ -442,31 +465,30 @@ void SaveKeeper::MarkLeftOut(const SaveId& id, const Status& why) {
       record.status.failed = why;
 }
 
-Status SaveKeeper::DrainOnce(uint64_t epoch, bool* more) {
+Status SaveKeeper::DrainOnce(const Route& route, uint64_t epoch, bool* more) {
   const std::vector<SaveId> before = Undrained();
-  auto drained = drain_->Next(epoch, Within());
+  auto drained = route.drain->Next(epoch, Within());
   HR_RETURN_IF_ERROR(drained.status());
   if (*drained) {
-    MarkDrained(**drained);
-    (void)PruneTier(tiers_.back().get(), epoch, Within());
+    MarkDrained(**drained, route.to->level);
+    (void)PruneTier(route.to, epoch, Within());
     *more = true;
     return OkStatus();
   }
-  // Nothing is left to copy: what has not come there by now never will.
+  // Nothing is left to copy: what has not come there by now never will. It may yet come to a tier
+  // behind a spare one.
   if (before.empty()) return OkStatus();
   HR_ASSIGN_OR_RETURN(Catalog catalog, near()->store.Read(Within()));
   for (const SaveId& id : before) {
     const CatalogEntry* entry = catalog.Find(id);
-    if (entry != nullptr && entry->level >= tiers_.back()->level) {  // another process did it
-      MarkDrained(id);
-      continue;
-    }
-    auto damaged = drain_->Damaged(id);
+    if (entry != nullptr) MarkDrained(id, entry->level);  // perhaps another process did it
+    if (route.to->spare || (entry != nullptr && entry->level >= route.to->level)) continue;
+    auto damaged = route.drain->Damaged(id);
     MarkLeftOut(id, damaged ? *damaged
                             : Error(Code::kFailedPrecondition,
                                     "{} was removed here, or a newer one came first, before it was "
                                     "drained to {}",
-                                    id.Text(), tiers_.back()->store.name()));
+                                    id.Text(), route.to->store.name()));
   }
   return OkStatus();
 }
@@ -482,11 +504,10 @@ Status SaveKeeper::WatchOnce(bool* more) {
       MarkLeftOut(
           id, Error(Code::kFailedPrecondition, "{} was removed here before it was drained to {}",
                     id.Text(), tiers_.back()->store.name()));
-    } else if (entry->level >= tiers_.back()->level) {
-      MarkDrained(id);
-    } else {
-      *more = true;
+      continue;
     }
+    MarkDrained(id, entry->level);
+    if (entry->level < tiers_.back()->level) *more = true;
   }
   return OkStatus();
 }

@@ -1,8 +1,9 @@
 // Keeps saves in memory and brings them to the durable tiers in the background: the heart of the
 // helper process, without its socket. A save is in memory once it was handed in; a thread hashes
-// it and writes, syncs and publishes it at the first tier; another one drains what is there to the
-// second. What is in memory stays, to be restored from, until its room is needed. Thread-safe. Not
-// for use in a forked child.
+// it and writes, syncs and publishes it at the first tier; others drain what is there to each of
+// the tiers behind, apart from each other, so that none waits for one that is slow or gone. What is
+// in memory stays, to be restored from, until its room is needed. Thread-safe. Not for use in a
+// forked child.
 #pragma once
 
 #include <atomic>
@@ -62,7 +63,8 @@ struct KeptSave {
 
 class SaveKeeper {
  public:
-  // Takes two threads. `tiers` are one or two. kResourceExhausted.
+  // Takes a thread for each tier. `tiers` are one to three: a spare one may be in the middle.
+  // kResourceExhausted.
   static Result<std::unique_ptr<SaveKeeper>> Start(Tiers tiers, const KeeperOptions& options);
   // Ends what is under way: what was not published is not.
   ~SaveKeeper();
@@ -106,10 +108,11 @@ class SaveKeeper {
   // Saves that can be restored from memory, from the oldest to the newest.
   std::vector<std::shared_ptr<const KeptSave>> InMemory();
 
-  // Nothing is under way and, as far as is known, nothing is left to drain.
+  // Nothing is under way and, as far as is known, nothing is left to drain. A spare tier that
+  // cannot be reached is not waited for.
   bool idle();
-  // Null where there is but one tier, or this is not rank 0.
-  Drain* drain() { return drain_.get(); }
+  // To each tier behind the first one, the farthest last. None where this is not rank 0.
+  std::vector<Drain*> drains() const;
   const Tiers& tiers() const { return tiers_; }
   uint64_t epoch();
 
@@ -120,6 +123,16 @@ class SaveKeeper {
     bool sealed = false;             // can be restored from
     bool ended = false;              // the first tier has it, or never will
     Context::Clock::time_point came = Context::Clock::now();
+  };
+
+  // The way from the first tier to another one.
+  struct Route {
+    Tier* to = nullptr;
+    std::unique_ptr<Drain> drain;  // null: only looks at what rank 0 does
+    bool to_drain = true;          // there may be something. Under mu_, as the next two
+    bool draining = false;         // the thread is at it
+    bool failed = false;           // the last time
+    std::unique_ptr<Thread> thread;
   };
 
   SaveKeeper(Tiers tiers, const KeeperOptions& options);
@@ -141,16 +154,17 @@ class SaveKeeper {
   bool GiveUpOldest();
   void Forget() HR_REQUIRES(mu_);
 
-  void DrainLoop();
-  Status DrainOnce(uint64_t epoch, bool* more);
+  void WakeDrains() HR_REQUIRES(mu_);
+  void DrainLoop(Route* route);
+  Status DrainOnce(const Route& route, uint64_t epoch, bool* more);
   Status WatchOnce(bool* more);
   std::vector<SaveId> Undrained();
-  void MarkDrained(const SaveId& id);
+  void MarkDrained(const SaveId& id, Level level);
   void MarkLeftOut(const SaveId& id, const Status& why);
 
   const Tiers tiers_;
   const KeeperOptions options_;
-  std::unique_ptr<Drain> drain_;
+  std::vector<std::unique_ptr<Route>> routes_;  // made by Start, the farthest last
   std::atomic<bool> stopping_{false};
 
   // Of the saving thread alone.
@@ -164,10 +178,8 @@ class SaveKeeper {
   std::deque<uint64_t> queue_ HR_GUARDED_BY(mu_);
   uint64_t next_ HR_GUARDED_BY(mu_) = 1;
   uint64_t epoch_ HR_GUARDED_BY(mu_) = 0;
-  bool to_drain_ HR_GUARDED_BY(mu_) = true;   // there may be something
-  bool draining_ HR_GUARDED_BY(mu_) = false;  // the thread is at it
 
-  std::unique_ptr<Thread> saver_, drainer_;  // last: joined first
+  std::unique_ptr<Thread> saver_;
 };
 
 }  // namespace headrace::checkpoint

@@ -41,11 +41,12 @@ void ReadMemories(const std::string& home, uint32_t rank, const Context& ctx,
 Result<Manifest> ManifestOf(const Tiers& tiers, const FoundCheckpoint& found, const Context& ctx) {
   Status first;
   for (size_t i = found.tier; i < tiers.size(); ++i) {
-    auto catalog = tiers[i]->store.Read(ctx);
+    const Context within = ContextFor(*tiers[i], ctx);
+    auto catalog = tiers[i]->store.Read(within);
     const CatalogEntry* entry = catalog.ok() ? catalog->Find(found.entry.id) : nullptr;
     if (!catalog.ok() && first.ok()) first = catalog.status();
     if (entry == nullptr) continue;
-    auto manifest = tiers[i]->store.ReadManifest(*entry, ctx);
+    auto manifest = tiers[i]->store.ReadManifest(*entry, within);
     if (manifest.ok()) return manifest;
     if (first.ok()) first = manifest.status();
   }

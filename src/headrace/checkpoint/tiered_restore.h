@@ -1,5 +1,5 @@
-// Restoring from the nearest tier that has each piece: a helper's memory, this node's folders, the
-// destination. Any thread.
+// Restoring from the nearest tier that has each piece: a helper's memory, this node's folders, a
+// peer, the destination. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ Result<TieredCheckpoint> FindCheckpoint(const Tiers& tiers, const std::string& h
 struct TieredReport {
   uint64_t wanted_bytes = 0, read_bytes = 0;
   struct Place {
-    std::string name;      // "memory", "local", "remote"
+    std::string name;      // "memory", "local", "peer", "remote"
     uint64_t bytes = 0;    // read from there
     uint64_t refused = 0;  // files that were missing or damaged there and came from the next
   };

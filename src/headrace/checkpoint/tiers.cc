@@ -19,19 +19,51 @@ constexpr uint64_t kVersion = 1;
 constexpr std::string_view kFile = "tiers.json";
 constexpr uint64_t kMaxBytes = 1 << 20;
 constexpr int kMaxTries = 20;  // of writers that take over from each other
+constexpr std::string_view kPeerScheme = "peer://";
+
+// How long it may take to look for what nobody names at a spare tier.
+constexpr std::chrono::seconds kSpareSweep(30);
+
+Status CheckPeer(const TierSettings& settings) {
+  if (!settings.peer.starts_with(kPeerScheme))
+    return Error(Code::kInvalidArgument, "{} is no peer: expected peer://ADDRESS:PORT/NAME",
+                 EscapeText(settings.peer));
+  if (!settings.folders.empty() && settings.dest_level > Level::kPeer) return OkStatus();
+  return Error(
+      Code::kInvalidArgument,
+      "the peer {} comes behind a folder of this node and before a destination that reaches "
+      "farther (level remote); it can be the destination itself",
+      EscapeText(settings.peer));
+}
+
+Context Within(const Context& ctx, std::chrono::nanoseconds patience) {
+  Context within = ctx;
+  within.deadline = std::min(ctx.deadline, Context::Clock::now() + patience);
+  return within;
+}
 
 }  // namespace
+
+Context ContextFor(const Tier& tier, const Context& ctx) {
+  return tier.spare ? Within(ctx, kSparePatience) : ctx;
+}
+
+Level LevelOfPlace(const std::string& where) {
+  if (!IsUrl(where)) return Level::kLocal;
+  return where.starts_with(kPeerScheme) ? Level::kPeer : Level::kRemote;
+}
 
 std::string TierSettings::ToJson() const {
   Json names = Json::MakeArray();
   for (const std::string& folder : folders) names.Append(EscapeText(folder));
-  return Json::MakeObject()
-      .Set("format", kFormat)
+  Json json = Json::MakeObject();
+  json.Set("format", kFormat)
       .Set("format_version", kVersion)
       .Set("folders", std::move(names))
       .Set("dest", EscapeText(dest))
-      .Set("dest_level", LevelName(dest_level))
-      .Dump(2);
+      .Set("dest_level", LevelName(dest_level));
+  if (!peer.empty()) json.Set("peer", EscapeText(peer));
+  return json.Dump(2);
 }
 
 Result<TierSettings> TierSettings::FromJson(std::string_view text, std::string_view name) {
@@ -51,6 +83,7 @@ Result<TierSettings> TierSettings::FromJson(std::string_view text, std::string_v
     return Error(Code::kDataLoss, "{} is damaged: remove it; the next run writes it anew", name);
   settings.dest = dest->AsString();
   settings.dest_level = *named;
+  if (const Json* peer = parsed->Find("peer")) settings.peer = peer->AsString();
   for (const Json& folder : folders->items()) settings.folders.emplace_back(folder.AsString());
   return settings;
 }
@@ -80,10 +113,16 @@ Result<Tiers> OpenTiers(const TierSettings& settings, const object::UrlSettings&
     return Error(Code::kInvalidArgument,
                  "behind folders of this node {} must reach farther than they do: level remote",
                  EscapeText(settings.dest));
+  if (!settings.peer.empty()) HR_RETURN_IF_ERROR(CheckPeer(settings));
   if (!settings.folders.empty()) {
     HR_ASSIGN_OR_RETURN(StorePlace place, StoreInFolders(fs, settings.folders));
     tiers.push_back(std::make_unique<Tier>(Level::kLocal, std::move(place),
                                            FilesInFolders(fs, settings.folders)));
+  }
+  if (!settings.peer.empty()) {
+    HR_ASSIGN_OR_RETURN(StoreAccess peer, OpenCheckpointStore(settings.peer, storage));
+    tiers.push_back(
+        std::make_unique<Tier>(Level::kPeer, std::move(peer.place), std::move(peer.files), true));
   }
   HR_ASSIGN_OR_RETURN(StoreAccess access, OpenCheckpointStore(settings.dest, storage));
   tiers.push_back(std::make_unique<Tier>(settings.dest_level, std::move(access.place),
@@ -115,7 +154,7 @@ Result<Tiers> OpenTiersAt(FileSystem* fs, const std::string& where,
   }
   TierSettings plain;
   plain.dest = where;
-  plain.dest_level = IsUrl(where) ? Level::kRemote : Level::kLocal;
+  plain.dest_level = LevelOfPlace(where);
   return OpenTiers(plain, storage);
 }
 
@@ -123,23 +162,37 @@ Result<uint64_t> TakeOverTiers(const Tiers& tiers, std::string_view owner, const
   uint64_t epoch = 1;
   // The farthest first: there writers of other nodes meet.
   std::vector<uint64_t> taken(tiers.size(), 0);
+  std::vector<bool> left_out(tiers.size(), false);
   for (int tries = 0; tries < kMaxTries; ++tries) {
+    bool equal = true;
     for (size_t i = tiers.size(); i-- > 0;) {
-      if (taken[i] == epoch) continue;
-      HR_ASSIGN_OR_RETURN(taken[i], tiers[i]->store.TakeOver(owner, ctx, epoch));
+      if (taken[i] == epoch || left_out[i]) continue;
+      auto took = tiers[i]->store.TakeOver(owner, ContextFor(*tiers[i], ctx), epoch);
+      left_out[i] = !took.ok() && tiers[i]->spare && ctx.Check().ok();
+      if (left_out[i]) continue;
+      HR_ASSIGN_OR_RETURN(taken[i], std::move(took));
       epoch = std::max(epoch, taken[i]);
     }
-    if (std::all_of(taken.begin(), taken.end(), [epoch](uint64_t e) { return e == epoch; }))
-      return epoch;
+    for (size_t i = 0; i < tiers.size(); ++i) equal = equal && (left_out[i] || taken[i] == epoch);
+    if (equal) return epoch;
   }
   return Error(Code::kUnavailable, "other writers take over {} all the time",
                tiers.back()->store.name());
 }
 
+Status CatchUp(Tier* tier, uint64_t epoch, std::string_view owner, const Context& ctx) {
+  HR_ASSIGN_OR_RETURN(const StoreHead head, tier->store.ReadHead(ctx));
+  if (head.epoch >= epoch) return tier->store.CheckEpoch(epoch, ctx);
+  HR_RETURN_IF_ERROR(tier->store.TakeOver(owner, ctx, epoch).status());
+  return tier->store.CheckEpoch(epoch, ctx);
+}
+
 Status SweepTiers(const Tiers& tiers, uint64_t epoch, const Context& ctx) {
   for (const auto& tier : tiers) {
     const auto grace = tier == tiers.front() ? std::chrono::hours(0) : std::chrono::hours(24);
-    HR_RETURN_IF_ERROR(Sweep(&tier->store, epoch, grace, false, ctx).status());
+    const Context within = tier->spare ? Within(ctx, kSpareSweep) : ctx;
+    const Status swept = Sweep(&tier->store, epoch, grace, false, within).status();
+    if (!swept.ok() && !(tier->spare && ctx.Check().ok())) return swept;
   }
   return OkStatus();
 }
@@ -152,7 +205,7 @@ Result<FoundCheckpoint> FindNewest(const Tiers& tiers, const CheckpointChoice& c
     // What a near tier says of a far one may be true no more.
     if (tiers[i]->level < choice.level) continue;
     ++asked;
-    auto catalog = tiers[i]->store.Read(ctx);
+    auto catalog = tiers[i]->store.Read(ContextFor(*tiers[i], ctx));
     if (!catalog.ok()) {
       skipped->push_back(catalog.status());
       continue;

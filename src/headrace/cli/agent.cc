@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "headrace/agent/node_agent.h"
-#include "headrace/base/text.h"
 #include "headrace/cli/commands.h"
 #include "headrace/env/tcp_socket.h"
 #include "headrace/object/pause.h"

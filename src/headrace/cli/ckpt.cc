@@ -11,8 +11,10 @@
 #include "headrace/checkpoint/prune.h"
 #include "headrace/checkpoint/run_records.h"
 #include "headrace/checkpoint/store_access.h"
+#include "headrace/checkpoint/tiers.h"
 #include "headrace/checkpoint/verify.h"
 #include "headrace/cli/ckpt_reports.h"
+#include "headrace/cli/ckpt_serve.h"
 #include "headrace/cli/ckpt_tiers.h"
 #include "headrace/cli/commands.h"
 #include "headrace/cli/progress_line.h"
@@ -50,6 +52,7 @@ class CkptCommand final : public Command {
   std::optional<uint64_t> step_, other_step_;
   uint64_t keep_ = 3, keep_every_ = 0, limit_ = 0;
   bool dry_run_ = false;
+  PeerServing serving_;
 
   std::optional<CatalogStore> store_;
   std::unique_ptr<checkpoint::DataFiles> files_;
@@ -58,8 +61,11 @@ class CkptCommand final : public Command {
 void CkptCommand::Declare(Arguments* arguments) {
   arguments->Text(
       "action", &action_,
-      "What to do: ls, show, verify, diff, prune, export, import, drain, explain or advise");
-  arguments->Text("store", &url_, "The checkpoints' folder, or s3://bucket/prefix");
+      "What to do: ls, show, verify, diff, prune, export, import, drain, explain, advise or serve");
+  arguments->Text(
+      "store", &url_,
+      "The checkpoints' folder, s3://bucket/prefix, or peer://ADDRESS:PORT/NAME; serve: "
+      "the folder to keep those of other nodes in");
   arguments->OptionalText(
       "target", &target_,
       "export: the file to write; import: the file or folder to read; diff: the "
@@ -88,6 +94,13 @@ void CkptCommand::Declare(Arguments* arguments) {
   arguments->Text("--step-time", &step_time_, "advise: of one step, to be told a number of steps");
   arguments->Text("--interval", &interval_,
                   "advise: time between saves; default: that of the last two");
+  arguments->Text("--listen", &serving_.listen,
+                  "serve: where: ADDRESS:PORT, numeric; port 0 takes a free one");
+  arguments->Text(
+      "--token-file", &serving_.token_file,
+      "serve: a file with a token of at least 16 characters, which other nodes must "
+      "know; else HEADRACE_PEER_TOKEN. Needed for an address that other machines reach");
+  arguments->Size("--size", &serving_.size_bytes, "serve: bytes that it may hold at most");
   arguments->Note(
       "ls      the published checkpoints\n"
       "show    the tensors of one\n"
@@ -98,7 +111,10 @@ void CkptCommand::Declare(Arguments* arguments) {
       "import  make one of a safetensors file, an index of several, or a folder of them\n"
       "drain   bring what is only on this node to the destination; the store is its folder\n"
       "explain where each is durable, and what is lost with this node\n"
-      "advise  how often to save, from the times that were measured");
+      "advise  how often to save, from the times that were measured\n"
+      "serve   keep those of other nodes in a folder, as their tier peer://ADDRESS:PORT/NAME, "
+      "until "
+      "SIGTERM or\n        SIGINT. What is sent is checked, and not encrypted");
   arguments->Example("headrace ckpt ls /nvme/run7", "What is there?");
   arguments->Example("headrace ckpt verify s3://bucket/run7 --step 4000", "Is it whole?");
   arguments->Example("headrace ckpt export /nvme/run7 model.safetensors",
@@ -107,6 +123,10 @@ void CkptCommand::Declare(Arguments* arguments) {
   arguments->Example("headrace ckpt drain /nvme/run7", "Finish what a dead helper left");
   arguments->Example("headrace ckpt advise /nvme/run7 --mtbf 6h --restart 5m",
                      "How often to save?");
+  arguments->Example(
+      "headrace ckpt serve /nvme/peers --listen 10.0.0.7:7171 --token-file /etc/headrace/token "
+      "--size 64GiB",
+      "Be the peer of other nodes");
 }
 
 Result<ExitCode> CkptCommand::Run(Session* session) {
@@ -117,11 +137,12 @@ Result<ExitCode> CkptCommand::Run(Session* session) {
       {"import", &CkptCommand::Import}, {"advise", &CkptCommand::Advise},
       {"drain", &CkptCommand::Drain},   {"explain", &CkptCommand::Explain},
   };
+  if (action_ == "serve") return ServePeers(url_, serving_, session);
   auto action = kActions.find(action_);
   if (action == kActions.end())
     return Error(Code::kInvalidArgument,
                  "there is no action '{}': expected ls, show, verify, diff, prune, export, import, "
-                 "drain, explain or advise",
+                 "drain, explain, advise or serve",
                  EscapeText(action_));
   // An import makes the store, but not for a source that is not there.
   const std::string& needed = action_ == "import" ? target_ : url_;
@@ -356,7 +377,7 @@ Result<ExitCode> CkptCommand::Import(Session* session) {
   options.step = step_.value_or(0);
   options.below = below_;
   options.threads = AvailableCpus() * 2;
-  options.level = IsUrl(url_) ? checkpoint::Level::kRemote : checkpoint::Level::kLocal;
+  options.level = checkpoint::LevelOfPlace(url_);
   // As each writer does: whoever wrote here before is shut out, and its remains are removed.
   HR_ASSIGN_OR_RETURN(uint64_t epoch, store_->TakeOver("headrace ckpt import", session->ctx));
   HR_RETURN_IF_ERROR(

@@ -28,14 +28,18 @@ constexpr std::chrono::milliseconds kLook{200};
 
 // --- drain ---------------------------------------------------------------------------------------
 
-// In the name of whoever writes: a run on another node goes on undisturbed.
+// In the name of whoever writes: a run on another node goes on undisturbed. A spare tier is taken
+// over when something is brought there.
 Result<uint64_t> PresentEpoch(const Tiers& tiers, const Context& ctx) {
   uint64_t epoch = 0;
   for (const auto& tier : tiers) {
-    HR_ASSIGN_OR_RETURN(checkpoint::StoreHead head, tier->store.ReadHead(ctx));
-    epoch = std::max(epoch, head.epoch);
+    auto head = tier->store.ReadHead(checkpoint::ContextFor(*tier, ctx));
+    if (!head.ok() && tier->spare && ctx.Check().ok()) continue;
+    HR_RETURN_IF_ERROR(head.status());
+    epoch = std::max(epoch, head->epoch);
   }
   for (const auto& tier : tiers) {
+    if (tier->spare) continue;
     HR_ASSIGN_OR_RETURN(checkpoint::StoreHead head, tier->store.ReadHead(ctx));
     if (head.epoch == epoch) continue;
     HR_ASSIGN_OR_RETURN(const uint64_t taken,
@@ -63,32 +67,47 @@ void PrintDrained(const DrainProgress& progress, const std::vector<std::string>&
                       FormatSize(progress.sent_bytes));
 }
 
+// Until nothing is left to copy there.
+Status DrainTo(Drain* drain, uint64_t epoch, std::vector<std::string>* damaged, Session* session) {
+  ProgressLine line("draining", *session, [drain] {
+    const DrainProgress now = drain->progress();
+    return ProgressFigures{0, 0, now.bytes, now.total_bytes};
+  });
+  std::string last;
+  for (;;) {
+    auto next = drain->Next(epoch, session->ctx);
+    // One whose bytes are damaged here is left out from then on; what was removed meanwhile is
+    // not looked for again.
+    if (next.status().code() == Code::kDataLoss) {
+      const std::string text = next.status().ToString();
+      if (text == last) return next.status();  // not the near tier's fault: it does not go away
+      last = text;
+      if (std::find(damaged->begin(), damaged->end(), text) == damaged->end())
+        damaged->push_back(text);
+      continue;
+    }
+    HR_RETURN_IF_ERROR(next.status());
+    if (!*next) return OkStatus();
+  }
+}
+
 Result<ExitCode> DrainHere(const Tiers& tiers, uint64_t limit, Session* session) {
   HR_ASSIGN_OR_RETURN(const uint64_t epoch, PresentEpoch(tiers, session->ctx));
   checkpoint::DrainOptions options;
   options.rate = checkpoint::DrainRate::Limited(limit);
-  Drain drain(tiers[0].get(), tiers[1].get(), options);
   std::vector<std::string> damaged;
-  {
-    ProgressLine line("draining", *session, [&drain] {
-      const DrainProgress now = drain.progress();
-      return ProgressFigures{0, 0, now.bytes, now.total_bytes};
-    });
-    for (;;) {
-      auto next = drain.Next(epoch, session->ctx);
-      // One whose bytes are damaged here is left out from then on; what was removed meanwhile is
-      // not looked for again.
-      if (next.status().code() == Code::kDataLoss) {
-        damaged.push_back(next.status().ToString());
-        if (damaged.size() > 1 && damaged.back() == damaged[damaged.size() - 2])
-          return next.status();  // not the near tier's fault: it does not go away
-        continue;
-      }
-      HR_RETURN_IF_ERROR(next.status());
-      if (!*next) break;
-    }
+  DrainProgress sum;
+  for (size_t i = 1; i < tiers.size(); ++i) {
+    Drain drain(tiers[0].get(), tiers[i].get(), options);
+    const Status done = DrainTo(&drain, epoch, &damaged, session);
+    const DrainProgress progress = drain.progress();
+    sum.sent_bytes += progress.sent_bytes;
+    if (i + 1 == tiers.size()) sum.drained = progress.drained;
+    if (done.ok()) continue;
+    if (!tiers[i]->spare || !session->ctx.Check().ok()) return done;
+    Note(*session, fmt::format("left out {}: {}", tiers[i]->store.name(), done.ToString()));
   }
-  PrintDrained(drain.progress(), damaged, session);
+  PrintDrained(sum, damaged, session);
   return damaged.empty() ? ExitCode::kOk : ExitCode::kBadData;
 }
 
@@ -158,11 +177,16 @@ std::string LevelsText(const Explained& one) {
   return text;
 }
 
-void PrintExplained(const std::vector<Explained>& all, Session* session) {
-  const Explained* after_process = NewestAt(all, Level::kMemory);
-  const Explained* after_restart = NewestAt(all, Level::kLocal);
-  const Explained* after_node = NewestAt(all, Level::kRemote);
-  Json rows = Json::MakeArray(), lost = Json::MakeArray();
+// The steps of those that do not survive the loss of all below a level.
+Json LostBelow(const std::vector<Explained>& all, Level level) {
+  Json steps = Json::MakeArray();
+  for (const Explained& one : all)
+    if (!one.Survives(level)) steps.Append(one.entry.id.step);
+  return steps;
+}
+
+Json RowsOf(const std::vector<Explained>& all) {
+  Json rows = Json::MakeArray();
   for (const Explained& one : all) {
     Json levels = Json::MakeArray();
     for (Level level : one.levels) levels.Append(checkpoint::LevelName(level));
@@ -172,36 +196,52 @@ void PrintExplained(const std::vector<Explained>& all, Session* session) {
                     .Set("attempt", one.entry.id.attempt)
                     .Set("bytes", one.entry.data_bytes)
                     .Set("places", std::move(levels)));
-    if (!one.Survives(Level::kRemote)) lost.Append(one.entry.id.step);
-    if (!session->json)
-      session->out->Print("step {:>10}  {:>10}  {}\n", one.entry.id.step,
-                          FormatSize(one.entry.data_bytes), LevelsText(one));
   }
-  if (session->json) {
-    session->out->Print(
-        Json::MakeObject()
-            .Set("checkpoints", std::move(rows))
-            .Set("newest_after_loss_of", Json::MakeObject()
-                                             .Set("process", StepJson(after_process))
-                                             .Set("memory", StepJson(after_restart))
-                                             .Set("node", StepJson(after_node)))
-            .Set("lost_with_node", std::move(lost)));
-    return;
+  return rows;
+}
+
+void PrintExplainedJson(const std::vector<Explained>& all, const std::string& peer,
+                        Session* session) {
+  Json newest = Json::MakeObject();
+  newest.Set("process", StepJson(NewestAt(all, Level::kMemory)))
+      .Set("memory", StepJson(NewestAt(all, Level::kLocal)))
+      .Set("node", StepJson(NewestAt(all, Level::kPeer)));
+  Json told = Json::MakeObject();
+  told.Set("checkpoints", RowsOf(all)).Set("lost_with_node", LostBelow(all, Level::kPeer));
+  if (!peer.empty()) {
+    newest.Set("node_and_peer", StepJson(NewestAt(all, Level::kRemote)));
+    told.Set("peer", peer).Set("lost_with_node_and_peer", LostBelow(all, Level::kRemote));
   }
-  auto say = [session](std::string_view what, const Explained* left) {
+  session->out->Print(told.Set("newest_after_loss_of", std::move(newest)));
+}
+
+void PrintLost(std::string_view what, const Json& lost, Session* session) {
+  std::string steps;
+  for (const Json& step : lost.items())
+    steps += (steps.empty() ? "" : ", ") + std::to_string(step.AsUint());
+  if (!steps.empty()) session->out->Print("{}: {}\n", what, steps);
+}
+
+// `peer` is the one before the destination, if any.
+void PrintExplained(const std::vector<Explained>& all, const std::string& peer, Session* session) {
+  if (session->json) return PrintExplainedJson(all, peer, session);
+  for (const Explained& one : all)
+    session->out->Print("step {:>10}  {:>10}  {}\n", one.entry.id.step,
+                        FormatSize(one.entry.data_bytes), LevelsText(one));
+  auto say = [&](std::string_view what, Level level) {
+    const Explained* left = NewestAt(all, level);
     session->out->Print(
         "{} the newest is {}\n", what,
         left == nullptr ? "none: all is lost" : "step " + std::to_string(left->entry.id.step));
   };
-  say("if the trainer dies,       ", after_process);
-  say("if this node restarts,     ", after_restart);
-  say("if this node is lost,      ", after_node);
-  if (!lost.items().empty()) {
-    std::string steps;
-    for (const Json& step : lost.items())
-      steps += (steps.empty() ? "" : ", ") + std::to_string(step.AsUint());
-    session->out->Print("only on this node, lost with it: {}\n", steps);
-  }
+  say("if the trainer dies,       ", Level::kMemory);
+  say("if this node restarts,     ", Level::kLocal);
+  say("if this node is lost,      ", Level::kPeer);
+  if (!peer.empty()) say("if the peer is lost, too,  ", Level::kRemote);
+  PrintLost("only on this node, lost with it", LostBelow(all, Level::kPeer), session);
+  if (!peer.empty())
+    PrintLost(fmt::format("only on this node and on {}, lost with both", peer),
+              LostBelow(all, Level::kRemote), session);
 }
 
 }  // namespace
@@ -233,8 +273,10 @@ Result<ExitCode> DrainTiers(const std::string& home, uint64_t limit, Session* se
 Result<ExitCode> ExplainStore(const std::string& url, Session* session) {
   HR_ASSIGN_OR_RETURN(Tiers tiers, checkpoint::OpenTiersAt(session->fs, url, session->storage));
   std::vector<Explained> all;
+  std::string peer;
   for (const auto& tier : tiers) {
-    auto catalog = tier->store.Read(session->ctx);
+    if (tier->spare) peer = tier->store.name();
+    auto catalog = tier->store.Read(checkpoint::ContextFor(*tier, session->ctx));
     if (!catalog.ok()) {
       Note(*session, fmt::format("{} cannot be read, so what is there counts as lost: {}",
                                  tier->store.name(), catalog.status().ToString()));
@@ -255,7 +297,7 @@ Result<ExitCode> ExplainStore(const std::string& url, Session* session) {
   std::sort(all.begin(), all.end(), [](const Explained& a, const Explained& b) {
     return checkpoint::Newer(b.entry.id, a.entry.id);
   });
-  PrintExplained(all, session);
+  PrintExplained(all, peer, session);
   return ExitCode::kOk;
 }
 

@@ -25,16 +25,34 @@ struct TestPlaces {
   FaultyFileSystem disk{&memory};
   std::shared_ptr<object::FaultyStore> bucket =
       std::make_shared<object::FaultyStore>(object::MakeMemoryStore());
+  std::shared_ptr<object::FaultyStore> peer =
+      std::make_shared<object::FaultyStore>(object::MakeMemoryStore());
 
   // Objects of their own each time, as another process has.
   Tiers Open() {
     Tiers tiers;
     tiers.push_back(FolderTier(&disk, "/near", Level::kLocal));
-    auto place = StoreInBucket(bucket, "run");
-    EXPECT_TRUE(place.ok()) << place.status().ToString();
-    auto files = FilesInBucket(bucket, "run/");
-    tiers.push_back(std::make_unique<Tier>(Level::kRemote, *std::move(place), std::move(files)));
+    tiers.push_back(BucketTier(bucket, Level::kRemote));
     return tiers;
+  }
+  // The same with a peer between.
+  Tiers OpenWithPeer() {
+    Tiers tiers = Open();
+    tiers.insert(tiers.begin() + 1, BucketTier(peer, Level::kPeer));
+    tiers[1]->spare = true;
+    return tiers;
+  }
+  // From now on the peer cannot be reached.
+  void LosePeer() const {
+    for (size_t operation = 0; operation < object::kNumStoreOperations; ++operation)
+      peer->FailNth(static_cast<object::StoreOperation>(operation), 1,
+                    Status(Code::kUnavailable, "the peer is gone"), 1'000'000'000);
+  }
+  static std::unique_ptr<Tier> BucketTier(const std::shared_ptr<object::ObjectStore>& store,
+                                          Level level) {
+    auto place = StoreInBucket(store, "run");
+    EXPECT_TRUE(place.ok()) << place.status().ToString();
+    return std::make_unique<Tier>(level, *std::move(place), FilesInBucket(store, "run/"));
   }
   static std::unique_ptr<Tier> FolderTier(FileSystem* fs, const std::string& folder, Level level) {
     auto place = StoreInFolder(fs, folder);
