@@ -23,7 +23,7 @@ size_t FindPrefixCut(std::string_view path) {
     return std::string_view::npos;
   size_t first = path.size() - 1 - kTarNameBytes;  // so that the rest fits the name field
   size_t cut = path.find('/', std::max<size_t>(first, 1));
-  bool fits = cut != std::string_view::npos && cut <= kTarPrefixBytes && cut + 1 < path.size();
+  bool fits = cut <= kTarPrefixBytes && cut + 1 < path.size();  // npos is larger, too
   return fits ? cut : std::string_view::npos;
 }
 
