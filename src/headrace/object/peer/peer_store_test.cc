@@ -60,8 +60,8 @@ constexpr Abilities kFolder = {.list = true,
                                .put_if_match = true,
                                .get_if_match = true,
                                .strict_keys = false};
-const bool kRegistered =
-    RegisterObjectStoreSuite("peer", {.abilities = kFolder, .open = OpenServed, .many_keys = 500});
+const bool kRegistered = RegisterObjectStoreSuite(
+    "peer", {.abilities = kFolder, .open = OpenServed, .many_keys = 100, .num_threads = 4});
 
 Status ReadInto(ObjectStore* store, const std::string& key, std::string* out) {
   GetRequest request;
