@@ -43,10 +43,10 @@ LOGGED = (
 # Where something is told, and a word that shows that it was.
 PLACES = {
     "metrics": "headrace_loader_samples_total",
-    "snapshot": "canary-run",
+    "snapshot": "stages",
     "refused setting": "error",
     "refused stranger": "Bearer TOKEN",
-    "agent": "canary-run",
+    "agent": "processes",
     "agent's metrics": "headrace_node_processes",
     "record": "retrying https://***@host/a?",
     "trace": "traceEvents",
@@ -135,7 +135,6 @@ def told(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
             "AWS_SESSION_TOKEN": SESSION_TOKEN,
             "HEADRACE_RUNTIME_DIR": str(runtime),
-            "HEADRACE_JOB": "canary-run",
         }
         for name, value in environment.items():
             patch.setenv(name, value)

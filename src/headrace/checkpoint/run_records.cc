@@ -14,8 +14,9 @@ constexpr std::string_view kPublished = "published";
 // Of a folder that RunRecordFolder() has named; nothing for any other.
 std::optional<uint64_t> EpochOfRecord(std::string_view name) {
   uint64_t epoch = 0;
-  const char* end = name.data() + name.size();
-  const auto parsed = std::from_chars(name.data(), end, epoch);
+  const char* begin = name.data();
+  const char* end = begin + name.size();
+  const auto parsed = std::from_chars(begin, end, epoch);
   if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
   if (BaseName(RunRecordFolder("", epoch)) != name) return std::nullopt;
   return epoch;
