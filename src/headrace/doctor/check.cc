@@ -27,7 +27,9 @@ Window TotalWithoutSaves(const std::vector<Window>& steady, const Window& whole)
     total.Add(window);
     ++count;
   }
-  return count < kTooFew ? whole : total;
+  // A save tells its time when it ends, so that in a job that always saves these may be windows in
+  // which nothing came.
+  return count < kTooFew || total.samples == 0 ? whole : total;
 }
 
 }  // namespace

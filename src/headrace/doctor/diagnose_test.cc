@@ -365,6 +365,27 @@ TEST(Diagnose, OneSlowDiskOfSeveralIsNamed) {
   EXPECT_THAT(finding->symptom, ::testing::HasSubstr("/disk3"));
 }
 
+// Each step saves for longer than a window, and a save tells its time when it ends.
+TEST(Diagnose, AJobThatAlwaysSavesHasSamples) {
+  JobRun run;
+  run.ranks.emplace_back();
+  for (int i = 0; i < 30; ++i) {
+    Window window;
+    window.start_s = 0.1 * i;
+    window.seconds = 0.1;
+    window.threads = 1;
+    if (i % 3 == 2) {
+      window.samples = window.batches = 1;
+      window.step_s = 0.01;
+      window.save_stall_s = window.saving_s = 0.09;
+    }
+    run.ranks[0].windows.push_back(window);
+  }
+  const Diagnosis diagnosis = Diagnose(run);
+  EXPECT_TRUE(diagnosis.has_samples);
+  EXPECT_NE(Find(diagnosis, "save-stutter"), nullptr) << Tell(diagnosis);
+}
+
 TEST(Diagnose, NothingIsSaidOfNothing) {
   EXPECT_FALSE(Diagnose({}).has_samples);
   JobRun run;
