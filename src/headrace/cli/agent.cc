@@ -7,6 +7,7 @@
 
 #include "headrace/agent/node_agent.h"
 #include "headrace/cli/commands.h"
+#include "headrace/cli/locate.h"
 #include "headrace/env/tcp_socket.h"
 #include "headrace/object/pause.h"
 #include "headrace/object/peer/token.h"
