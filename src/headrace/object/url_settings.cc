@@ -94,11 +94,11 @@ std::string UrlSettings::Fingerprint() const {
 
 Result<UrlSettings> ReadUrlSettings(const std::map<std::string, std::string>& named) {
   UrlSettings settings;
-  for (const auto& [name, variable] : {std::pair("anonymous", "HEADRACE_S3_ANONYMOUS"),
-                                       std::pair("path_style", "HEADRACE_S3_PATH_STYLE"),
-                                       std::pair("dialect", "HEADRACE_S3_DIALECT"),
-                                       std::pair("bandwidth", "HEADRACE_BANDWIDTH"),
-                                       std::pair("peer_token_file", "HEADRACE_PEER_TOKEN_FILE")}) {
+  for (const auto& [name, variable] :
+       {std::pair("anonymous", "HEADRACE_S3_ANONYMOUS"),
+        std::pair("path_style", "HEADRACE_S3_PATH_STYLE"),
+        std::pair("dialect", "HEADRACE_S3_DIALECT"), std::pair("bandwidth", "HEADRACE_BANDWIDTH"),
+        std::pair("peer_token_file", "HEADRACE_PEER_TOKEN_FILE")}) {
     std::optional<std::string> value = EnvironmentVariable(variable);
     if (value) HR_RETURN_IF_ERROR(Set(name, *value, &settings).Prefix(variable));
   }
