@@ -34,8 +34,10 @@ BLOBS, BLOB_BYTES = 48, 48 << 10
 
 # Runs until there are enough windows and enough batches, however long that takes.
 JOB = """
-import json, os, sys, time
+import contextlib, json, os, sys, time
 job = json.loads(sys.argv[1])
+with contextlib.suppress(OSError):
+    os.nice(-10)  # where it is allowed: what else runs here is not the fault
 if job["processors"]:
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["processors"]])
 import headrace
@@ -390,8 +392,12 @@ def _decode(place: Place) -> Job:
     return Job(place.local("photos"), fields=("jpg",), work="decode", batch_size=2, batches=10)
 
 
-def run_jobs(jobs: tuple[Job, ...], folder: Path) -> Path:
-    """Run the ranks, one after the other, out of each other's way; return the record."""
+def run_jobs(jobs: tuple[Job, ...], folder: Path, longer: float = 1) -> Path:
+    """Run the ranks, one after the other, out of each other's way; return the record.
+
+    They run ``longer`` times as long as they say.
+    """
+    folder.mkdir(exist_ok=True)
     record = folder / "record"
     for job in jobs:
         places = {
@@ -399,7 +405,7 @@ def run_jobs(jobs: tuple[Job, ...], folder: Path) -> Path:
             "store": str(folder / f"s{job.rank}"),
             "cache": str(folder / f"c{job.rank}"),
         }
-        settings = asdict(job) | places
+        settings = asdict(job) | places | {"seconds": job.seconds * longer}
         environment = os.environ | {"HEADRACE_ADMIN": "off"}
         subprocess.run(
             [sys.executable, "-c", JOB, json.dumps(settings)],
@@ -420,9 +426,9 @@ def say_memory(record: Path, memory_bytes: int) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def diagnose(fault: Fault, folder: Path) -> dict[str, Any]:
+def diagnose(fault: Fault, folder: Path, longer: float = 1) -> dict[str, Any]:
     """Run the jobs of a fault, and return what the doctor says of their record."""
-    record = run_jobs(fault.jobs, folder)
+    record = run_jobs(fault.jobs, folder, longer)
     if fault.memory_bytes:
         say_memory(record, fault.memory_bytes)
     return doctor(record, *fault.doctor)
