@@ -92,7 +92,7 @@ Status CachedReads::Begin(uint64_t epoch, uint64_t position, const Context& ctx)
     // The end of an epoch may be up to a batch behind the rank's last sample.
     if (!first && running >= cursor_ && running - cursor_ < plan_.global_batch()) {
       cursor_ = running;
-      if (epoch != epoch_) BeginEpoch(epoch, position);
+      if (epoch != epoch_) BeginEpoch(epoch, position, Counters().origin_bytes);
       return OkStatus();
     }
   }
@@ -107,13 +107,15 @@ Status CachedReads::Begin(uint64_t epoch, uint64_t position, const Context& ctx)
 }
 
 void CachedReads::Start(uint64_t epoch, uint64_t position) {
+  // Before anything is fetched for this epoch.
+  const uint64_t origin_bytes = Counters().origin_bytes;
   cursor_ = epoch * EpochPositions(plan_) + position;
   if (in_memory())
     StartInMemory(epoch, position);
   else
     StartOnDisk(epoch, position);
   if (prefetcher_) prefetcher_->Advance(cursor_);
-  BeginEpoch(epoch, position);
+  BeginEpoch(epoch, position, origin_bytes);
 }
 
 cache::PrefetchOptions CachedReads::OptionsOfPlan() const {
@@ -170,11 +172,11 @@ void CachedReads::Stop() {
 
 // Counts what the epoch will have to fetch; in a thread, since objects that are not known yet are
 // asked for.
-void CachedReads::BeginEpoch(uint64_t epoch, uint64_t position) {
+void CachedReads::BeginEpoch(uint64_t epoch, uint64_t position, uint64_t origin_bytes) {
   stop_counting_ = true;
   counter_.reset();
   epoch_ = epoch;
-  epoch_origin_base_ = Counters().origin_bytes;
+  epoch_origin_base_ = origin_bytes;
   epoch_bytes_ = missing_bytes_ = 0;
   counted_ = stop_counting_ = false;
   if (in_memory()) return CountAll(epoch, position);

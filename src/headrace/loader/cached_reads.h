@@ -98,7 +98,8 @@ class CachedReads {
   void StartOnDisk(uint64_t epoch, uint64_t position) HR_REQUIRES(mu_);
   void StartInMemory(uint64_t epoch, uint64_t position) HR_REQUIRES(mu_) HR_EXCLUDES(held_mu_);
   void Stop() HR_REQUIRES(mu_) HR_EXCLUDES(held_mu_);
-  void BeginEpoch(uint64_t epoch, uint64_t position) HR_REQUIRES(mu_);
+  // `origin_bytes`: what this process had fetched before anything was for this epoch.
+  void BeginEpoch(uint64_t epoch, uint64_t position, uint64_t origin_bytes) HR_REQUIRES(mu_);
   void Count(uint64_t epoch, uint64_t position, cache::Prefetcher* prefetcher);
   void CountAll(uint64_t epoch, uint64_t position);
   cache::CacheCounters Counters() const;
