@@ -115,6 +115,17 @@ def test_restores_like_a_specification(tmp_path: Path) -> None:
     assert spec["n"].tolist() == [0, 0, 0]
 
 
+def test_what_is_allowed_not_to_fit_comes_as_zeros(tmp_path: Path) -> None:
+    saved = {"w": torch.randn(4), "head": torch.randn(1000, 3), "n": np.arange(1, 4)}
+    spec = {"w": torch.empty(4), "head": torch.empty(10, 3), "n": np.arange(5)}
+    with Checkpointer(tmp_path / "c") as checkpointer:
+        checkpointer.save(1, saved, wait="local")
+        found = checkpointer.restore(like=spec, allow=["/head", "/n"])
+    assert torch.equal(found["w"], saved["w"])
+    assert torch.equal(found["head"], torch.zeros(10, 3))
+    assert found["n"].tolist() == [0] * 5
+
+
 def test_like_a_module_that_has_no_memory_yet(tmp_path: Path) -> None:
     def build() -> torch.nn.Module:
         module = torch.nn.Sequential(torch.nn.Embedding(5, 3), torch.nn.Linear(3, 5, bias=False))

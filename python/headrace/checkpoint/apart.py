@@ -74,18 +74,19 @@ def _same_bits(a: Any, b: Any) -> bool:
 
 
 def like(value: Any) -> Any:
-    """Return a new array of the type and shape of `value`, on its device; on the CPU when that is meta."""
+    """Return a new array like `value`, of zeros, on its device; on the CPU when that is meta."""
     import sys
 
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         import numpy
 
-        return numpy.empty_like(value) if isinstance(value, numpy.ndarray) else value
+        return numpy.zeros_like(value) if isinstance(value, numpy.ndarray) else value
     placements = getattr(value, "placements", None)
     local = value if placements is None else value.to_local()
     device = "cpu" if local.device.type == "meta" else local.device
-    new = torch.empty_like(local, device=device, requires_grad=False)
+    # What is allowed not to fit stays as it is here.
+    new = torch.zeros_like(local, device=device, requires_grad=False)
     if placements is None:
         return new
     return dtensor_class().from_local(

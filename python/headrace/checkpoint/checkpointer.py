@@ -315,6 +315,8 @@ class Checkpointer:
                 epoch = self._store.take_over(owner)
                 # Nobody else can publish any more, and nothing of this epoch is written yet.
                 self._store.sweep(epoch=epoch, grace_s=0, dry_run=False)
+                if self._tiered and self._keep > 0:
+                    self._record.prune(self.list, epoch)
             self._epoch = _from_rank_zero(epoch, self._world)
         return self._epoch
 
@@ -366,7 +368,8 @@ class Checkpointer:
                 checkpoint. Without it all arrays are made anew, on the CPU.
             like: a state whose arrays say only of which type and shape, and on which device or mesh, the
                 new ones are to be: tensors on the meta device become tensors on the CPU.
-            allow: paths (``"/optimizer"``) that may be missing on either side or differ.
+            allow: paths (``"/optimizer"``) that may be missing on either side or differ. What does
+                not fit stays as it is in ``into``, and comes as zeros with ``like``.
             level: only checkpoints that are durable at least at this level.
             loader: is given the loader's state that was saved with it.
             light_only: of a light checkpoint only the part that it holds; `into` is then such a part.
@@ -548,9 +551,7 @@ class Checkpointer:
     def _prune_after(self) -> None:
         if self._rank != 0 or self._keep <= 0 or self._epoch is None:
             return
-        if self._tiered:  # the helper prunes checkpoints
-            self._record.prune(self.list, self._epoch)
-        else:
+        if not self._tiered:  # with tiers the helper does, and records went when this run took over
             self.prune()
 
     def drain_progress(self) -> dict[str, Any]:

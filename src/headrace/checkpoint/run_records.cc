@@ -22,6 +22,17 @@ std::optional<uint64_t> EpochOfRecord(std::string_view name) {
   return epoch;
 }
 
+// Whether a folder holds what a recorder makes and nothing else; what somebody else put there
+// stays.
+Result<bool> IsRecord(FileSystem* fs, const std::string& folder) {
+  HR_ASSIGN_OR_RETURN(auto entries, fs->List(folder));
+  for (const DirectoryEntry& entry : entries)
+    if (entry.name != kPublished &&
+        !(entry.name.starts_with("rank-") && entry.name.ends_with(".jsonl")))
+      return false;
+  return true;
+}
+
 Result<std::set<uint64_t>> RecordedEpochs(FileSystem* fs, const std::string& folder) {
   std::set<uint64_t> epochs;
   auto entries = fs->List(folder);
@@ -56,6 +67,8 @@ Result<uint64_t> PruneRunRecords(FileSystem* fs, const std::string& home,
       newest_without = false;
       continue;
     }
+    HR_ASSIGN_OR_RETURN(const bool is_record, IsRecord(fs, folder));
+    if (!is_record) continue;
     HR_RETURN_IF_ERROR(fs->RemoveTree(folder));
     ++removed;
   }

@@ -65,7 +65,13 @@ TEST_F(RunRecordsTest, OfRunsWithoutACheckpointTheNewestStays) {
 TEST_F(RunRecordsTest, OtherThingsInTheFolderStay) {
   for (const char* name : {"7", "0000007", "000007.html", "notes", "-00007"})
     ASSERT_TRUE(fs_.MakeDirectories(JoinPath("/ckpt/records", name)).ok());
+  for (uint64_t epoch : {1, 2}) {
+    Record(epoch);
+    ASSERT_TRUE(
+        fs_.WriteAtomically(JoinPath(RunRecordFolder("/ckpt", epoch), "mine.txt"), {}).ok());
+  }
   EXPECT_EQ(Prune({}, 20), 0u);
+  EXPECT_EQ(Left(), (Epochs{1, 2}));
   EXPECT_TRUE(fs_.Exists("/ckpt/records/7"));
   EXPECT_TRUE(fs_.Exists("/ckpt/records/0000007"));
 }

@@ -16,14 +16,22 @@ constexpr double kLongestSeconds = 1e8;
 ByteRate::ByteRate(uint64_t bytes_per_s)
     : bytes_per_s_(static_cast<double>(std::max<uint64_t>(bytes_per_s, 1))) {}
 
-ByteRate::TimePoint ByteRate::Take(uint64_t bytes, TimePoint now) {
+Context::Clock::duration ByteRate::Needed(uint64_t bytes) const {
   const std::chrono::duration<double> needed(
       std::min(static_cast<double>(bytes) / bytes_per_s_, kLongestSeconds));
+  return std::chrono::duration_cast<Context::Clock::duration>(needed);
+}
+
+ByteRate::TimePoint ByteRate::Take(uint64_t bytes, TimePoint now) {
   MutexLock lock(&mu_);
   const TimePoint turn = std::max(free_at_, now - kCredit);
-  free_at_ = std::min(turn, now + std::chrono::hours(24 * 365)) +
-             std::chrono::duration_cast<Context::Clock::duration>(needed);
+  free_at_ = std::min(turn, now + std::chrono::hours(24 * 365)) + Needed(bytes);
   return turn;
+}
+
+void ByteRate::GiveBack(uint64_t bytes) {
+  MutexLock lock(&mu_);
+  if (free_at_ != TimePoint::min()) free_at_ -= Needed(bytes);
 }
 
 }  // namespace headrace::object

@@ -18,8 +18,12 @@ class ByteRate {
   // When `bytes` that are asked for at `now` may begin to go: when what was asked for before has
   // had its time, in that order. What is not used is kept for a quarter of a second and no longer.
   TimePoint Take(uint64_t bytes, TimePoint now) HR_EXCLUDES(mu_);
+  // Of what was taken, `bytes` will not go: who asks from now on comes sooner.
+  void GiveBack(uint64_t bytes) HR_EXCLUDES(mu_);
 
  private:
+  Context::Clock::duration Needed(uint64_t bytes) const;
+
   const double bytes_per_s_;
   Mutex mu_;                                                 // leaf
   TimePoint free_at_ HR_GUARDED_BY(mu_) = TimePoint::min();  // what was taken has gone by then

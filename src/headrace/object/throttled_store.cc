@@ -16,7 +16,9 @@ using TimePoint = Context::Clock::time_point;
 // Waits for the turn of `bytes`.
 Status WaitForTurn(ByteRate* rate, uint64_t bytes, const Context& ctx) {
   const TimePoint now = Context::Clock::now();
-  return PauseFor(rate->Take(bytes, now) - now, ctx);
+  Status waited = PauseFor(rate->Take(bytes, now) - now, ctx);
+  if (!waited.ok()) rate->GiveBack(bytes);
+  return waited;
 }
 
 class ThrottledUpload final : public Upload {
@@ -113,9 +115,11 @@ class ThrottledStore final : public ObjectStore {
     TimePoint next = std::min(turn, read->ctx.deadline);
     if (read->ctx.cancelled) next = std::min(next, Context::Clock::now() + kSlice);
     timer_.Get().RunAt(next, [this, turn, read](bool ended) {
-      if (ended) return read->done(Status(Code::kCancelled, "the store was closed"));
-      Status wanted = read->ctx.Check();
-      if (!wanted.ok()) return read->done(std::move(wanted));
+      Status wanted = ended ? Status(Code::kCancelled, "the store was closed") : read->ctx.Check();
+      if (!wanted.ok()) {
+        rate_->GiveBack(read->request.out.size());
+        return read->done(std::move(wanted));
+      }
       if (Context::Clock::now() < turn) return WaitUntil(turn, read);
       store_->SubmitGets({read->request}, {read->done}, read->ctx);
     });

@@ -35,6 +35,15 @@ TEST(ByteRate, WhatIsNotUsedIsKeptForAMomentOnly) {
   EXPECT_EQ(rate.Take(1, later), later + seconds(1));
 }
 
+TEST(ByteRate, WhatIsGivenBackIsThereForTheNext) {
+  ByteRate rate(1000);
+  const TimePoint begin = TimePoint() + hours(1);
+  (void)rate.Take(1250, begin);
+  EXPECT_EQ(rate.Take(60'000, begin), begin + seconds(1));
+  rate.GiveBack(60'000);
+  EXPECT_EQ(rate.Take(1, begin), begin + seconds(1));
+}
+
 TEST(ByteRate, TinyRatesAndHugeRequestsEndSomeDay) {
   ByteRate rate(0);
   const TimePoint now = TimePoint() + hours(1);
@@ -97,6 +106,19 @@ TEST_F(ThrottledStoreTest, WhatWaitsEndsWithItsContext) {
   ASSERT_TRUE(upload.ok());
   EXPECT_EQ((*upload)->PutPart(1, AsBytes("x"), ctx).code(), Code::kCancelled);
   EXPECT_TRUE(store->Head("a", {}).ok()) << "what has no bytes does not wait";
+}
+
+TEST_F(ThrottledStoreTest, WhatIsGivenUpLeavesNothingBooked) {
+  auto rate = std::make_shared<ByteRate>(kCrawl);
+  auto store = MakeThrottledStore(memory_, rate);
+  std::string first, second;
+  EXPECT_TRUE(Submit(store.get(), &first, {}).get().ok());
+  const TimePoint before = rate->Take(0, Context::Clock::now());
+  Context hurried;
+  hurried.deadline = Context::Clock::now() + milliseconds(20);
+  EXPECT_EQ(Submit(store.get(), &second, hurried).get().code(), Code::kDeadlineExceeded);
+  EXPECT_FALSE(store->Put("b", AsBytes(content_), {}, hurried).ok());
+  EXPECT_EQ(rate->Take(0, Context::Clock::now()), before);
 }
 
 TEST_F(ThrottledStoreTest, ClosingEndsWhatWaits) {

@@ -25,6 +25,8 @@ namespace headrace::object {
 
 namespace {
 
+constexpr size_t kShortestSecretQuery = 16;
+
 std::string RootOf(const Url& url) { return url.scheme + "://" + url.authority; }
 
 // What a driver is opened with.
@@ -129,12 +131,13 @@ class Stores {
         [this](const std::string& ca_file) { return Client(ca_file); };
     HR_ASSIGN_OR_RETURN(std::shared_ptr<ObjectStore> store, row.open({url, settings_, client}));
     store = MakeCountedStore(std::move(store), counters_);
-    if (rate_) store = MakeThrottledStore(std::move(store), rate_);
     RetryOptions retry;
     retry.budget = std::min(settings_.retry_budget, row.retry_budget);
     retry.num_retries = &counters_->retries;
     retry.back_off_ns = &counters_->back_off_ns;
     store = MakeRetryingStore(std::move(store), retry);
+    // Outside of the retries: to wait for a turn takes nothing from what a call may take.
+    if (rate_) store = MakeThrottledStore(std::move(store), rate_);
     if (settings_.wrap) {
       HR_ASSIGN_OR_RETURN(store, (*settings_.wrap)(std::move(store)));
     }
@@ -382,8 +385,10 @@ Result<Place> LocateUrl(const std::string& text, const UrlSettings& settings) {
       url.authority.erase(0, at + 1);
     }
     if (!own.http_user.empty() || !own.http_query.empty()) own.http_root = RootOf(url);
-    RememberSecret(own.http_query);
-    RememberSecret(own.http_user.substr(own.http_user.find(':') + 1));
+    // A short query is a choice, not a secret, and stands in other texts, too.
+    if (own.http_query.size() >= kShortestSecretQuery) RememberSecret(own.http_query);
+    if (const size_t colon = own.http_user.find(':'); colon != std::string::npos)
+      RememberSecret(own.http_user.substr(colon + 1));
   }
   return Place{UrlFileSystem(own), RootOf(url) + url.path};
 }
