@@ -262,8 +262,10 @@ bool BlockCache::ReadFromMemory(const CachedObject& object, uint64_t offset, Mut
   const uint64_t blocks = (offset + out.size() - 1) / object.block_bytes - first + 1;
   if (blocks > kMostBlocks) return false;
   std::array<std::shared_ptr<const BlockBytes>, kMostBlocks> found;
-  for (uint64_t i = 0; i < blocks; ++i)
-    if (!(found[i] = memory_.Find(object.Block(first + i)))) return false;
+  for (uint64_t i = 0; i < blocks; ++i) {
+    found[i] = memory_.Find(object.Block(first + i));
+    if (!found[i]) return false;
+  }
   for (uint64_t i = 0; i < blocks; ++i) {
     const uint64_t begin = offset - (first + i) * object.block_bytes;
     const Bytes piece = found[i]->data.subspan(begin).first(

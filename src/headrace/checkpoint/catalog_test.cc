@@ -22,8 +22,6 @@ using object::MakeMemoryStore;
 using object::StoreOperation;
 using testing::HasSubstr;
 
-const Context kNoLimit;
-
 // A store of each kind: where it is, and what must live as long.
 struct Place {
   std::shared_ptr<void> owner;

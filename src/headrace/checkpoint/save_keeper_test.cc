@@ -375,7 +375,7 @@ TEST(TierSettings, TheFileOfTiersTellsThePeer) {
 }
 
 TEST(TierSettings, APeerLiesBetweenFoldersAndDestination) {
-  const auto open = [](TierSettings settings) {
+  const auto open = [](const TierSettings& settings) {
     return OpenTiers(settings, std::map<std::string, std::string>()).status();
   };
   const TemporaryDirectory folder;

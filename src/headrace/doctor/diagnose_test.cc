@@ -355,9 +355,11 @@ TEST(Diagnose, OneSlowDiskOfSeveralIsNamed) {
   JobRun run = Simulate(c);
   for (Window& window : run.ranks[0].windows) {
     const uint64_t reads = window.stage(Stage::kRead).count;
-    window.sources = {{"/disk1", reads / 3, 0, 0.001 * static_cast<double>(reads / 3)},
-                      {"/disk2", reads / 3, 0, 0.001 * static_cast<double>(reads / 3)},
-                      {"/disk3", reads / 3, 0, 0.03 * static_cast<double>(reads / 3)}};
+    const uint64_t each = reads / 3;
+    const auto number = static_cast<double>(each);
+    window.sources = {{"/disk1", each, 0, 0.001 * number},
+                      {"/disk2", each, 0, 0.001 * number},
+                      {"/disk3", each, 0, 0.03 * number}};
   }
   const Diagnosis diagnosis = Diagnose(run);
   const Finding* finding = Find(diagnosis, "slow-node");
