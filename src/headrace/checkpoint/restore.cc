@@ -46,6 +46,7 @@ struct OpenFile {
   std::atomic<size_t> left{0};  // pieces
   Mutex mu;
   size_t place HR_GUARDED_BY(mu) = 0;
+  Status refusal HR_GUARDED_BY(mu);  // of the last place that could not open it
   std::shared_ptr<DataFile> file HR_GUARDED_BY(mu);
   std::shared_ptr<const ChunkSums> sums HR_GUARDED_BY(mu);
 };
@@ -75,7 +76,12 @@ class Restoring {
  public:
   Restoring(std::span<DataFiles* const> places, const Manifest& manifest,
             const RestoreOptions& options, const Context& ctx, RestoreReport* report)
-      : places_(places), manifest_(manifest), options_(options), ctx_(ctx), report_(report) {}
+      : places_(places),
+        manifest_(manifest),
+        options_(options),
+        ctx_(ctx),
+        report_(report),
+        silent_(places.size()) {}
 
   Status All(std::span<const WantedBox> wanted);
 
@@ -97,6 +103,9 @@ class Restoring {
   void Finish(const Piece& piece);
   Result<Source> OpenAt(size_t file, size_t place);
   Result<Source> SourceOf(size_t file);
+  Result<Source> NextSource(size_t file, OpenFile* open, bool also_silent, bool* passed_over)
+      HR_REQUIRES(open->mu);
+  void Refused(size_t place, const Status& why);
   void GiveUp(size_t file, size_t place);
   const FileEntry& Entry(size_t file) const { return manifest_.files[plans_[file].number]; }
 
@@ -105,6 +114,7 @@ class Restoring {
   const RestoreOptions& options_;
   const Context& ctx_;
   RestoreReport* const report_;
+  std::vector<std::atomic<uint32_t>> silent_;  // by place: how often it could not be asked
   std::vector<FilePlan> plans_;
   std::vector<std::unique_ptr<OpenFile>> open_;
   std::vector<Piece> pieces_;
@@ -223,33 +233,54 @@ Result<Source> Restoring::OpenAt(size_t file, size_t place) {
   return Source{place, std::move(data), std::make_shared<const ChunkSums>(std::move(sums))};
 }
 
+void Restoring::Refused(size_t place, const Status& why) {
+  if (why.code() == Code::kUnavailable) ++silent_[place];
+  MutexLock lock(&mu_);
+  ++report_->places[place].refused;
+}
+
+// From the file's place on. One that could not be asked again and again is passed over, so that its
+// time-outs do not add up over all files.
+Result<Source> Restoring::NextSource(size_t file, OpenFile* open, bool also_silent,
+                                     bool* passed_over) {
+  constexpr uint32_t kPatience = 2;
+  for (; open->place < places_.size(); ++open->place) {
+    if (open->file == nullptr) {
+      if (!also_silent && silent_[open->place] >= kPatience) {
+        *passed_over = true;
+        continue;
+      }
+      auto source = OpenAt(file, open->place);
+      if (!source.ok()) {
+        open->refusal = source.status();
+        Refused(open->place, open->refusal);
+        continue;
+      }
+      open->file = source->file;
+      open->sums = source->sums;
+    }
+    return Source{open->place, open->file, open->sums};
+  }
+  if (!open->refusal.ok()) return open->refusal;
+  return Error(Code::kDataLoss, "no place has the right bytes of {}", Entry(file).DataKey());
+}
+
 // The file at the nearest place that has it.
 Result<Source> Restoring::SourceOf(size_t file) {
   OpenFile& open = *open_[file];
   MutexLock lock(&open.mu);
-  Status last;
-  for (; open.place < places_.size(); ++open.place) {
-    if (open.file == nullptr) {
-      auto source = OpenAt(file, open.place);
-      if (!source.ok()) {
-        last = source.status();
-        MutexLock report_lock(&mu_);
-        ++report_->places[open.place].refused;
-        continue;
-      }
-      open.file = source->file;
-      open.sums = source->sums;
-    }
-    return Source{open.place, open.file, open.sums};
-  }
-  if (!last.ok()) return last;
-  return Error(Code::kDataLoss, "no place has the right bytes of {}", Entry(file).DataKey());
+  bool passed_over = false;
+  auto source = NextSource(file, &open, false, &passed_over);
+  if (source.ok() || !passed_over) return source;
+  open.place = 0;  // nobody else has it
+  return NextSource(file, &open, true, &passed_over);
 }
 
 void Restoring::GiveUp(size_t file, size_t place) {
   OpenFile& open = *open_[file];
   MutexLock lock(&open.mu);
   if (open.place != place) return;  // another thread did
+  open.refusal = OkStatus();
   ++open.place;
   open.file.reset();
   open.sums.reset();

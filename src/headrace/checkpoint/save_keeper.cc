@@ -468,6 +468,9 @@ void SaveKeeper::MarkLeftOut(const SaveId& id, const Status& why) {
 Status SaveKeeper::DrainOnce(const Route& route, uint64_t epoch, bool* more) {
   const std::vector<SaveId> before = Undrained();
   auto drained = route.drain->Next(epoch, Within());
+  // What takes the room may be what could not be removed the last time.
+  if (drained.status().code() == Code::kResourceExhausted)
+    (void)PruneTier(route.to, epoch, Within());
   HR_RETURN_IF_ERROR(drained.status());
   if (*drained) {
     MarkDrained(**drained, route.to->level);

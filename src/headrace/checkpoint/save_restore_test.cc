@@ -609,5 +609,47 @@ TEST_F(RestoreFromDisk, WhatIsDamagedComesFromTheNextPlace) {
   EXPECT_GT(report.places[1].bytes, 0u);
 }
 
+// A place that cannot be asked for anything, and how often it was.
+class SilentFiles final : public DataFiles {
+ public:
+  const std::string& name() const override { return name_; }
+  Status CheckRoom(uint64_t, const Context&) override { return Silent(); }
+  Result<bool> Write(const std::string&, std::span<const Bytes>, const Context&) override {
+    return Silent();
+  }
+  Result<bool> WriteFrom(const std::string&, uint64_t, const NextPiece&, const Context&) override {
+    return Silent();
+  }
+  Status Sync(const Context&) override { return Silent(); }
+  Result<std::unique_ptr<DataFile>> Open(const std::string&, uint64_t, const Context&) override {
+    ++opened_;
+    return Silent();
+  }
+  uint32_t opened() const { return opened_; }
+
+ private:
+  static Status Silent() { return Status(Code::kUnavailable, "it does not answer"); }
+
+  const std::string name_ = "silent";
+  std::atomic<uint32_t> opened_{0};
+};
+
+TEST_F(SaveRestoreTest, APlaceThatDoesNotAnswerIsNotAskedForEachFile) {
+  TestState state = RandomState(8, 12, 60, 21);
+  auto manifest = Save(state, 1, 12);
+  ASSERT_TRUE(manifest.ok()) << manifest.status().ToString();
+  ASSERT_GT(manifest->files.size(), 6u);
+  SilentFiles silent;
+  const std::vector<DataFiles*> places = {&silent, files_.get()};
+  RestoreReport report;
+  auto wrong = CountWrong(state, places, *manifest, 3, &report, {.threads = 2});
+  ASSERT_TRUE(wrong.ok()) << wrong.status().ToString();
+  EXPECT_EQ(*wrong, 0u);
+  EXPECT_LE(silent.opened(), 3u);  // two, and one that was on its way
+  // Where nobody else has the files, it is what the failure is about.
+  const std::vector<DataFiles*> alone = {&silent, &silent};
+  EXPECT_EQ(CountWrong(state, alone, *manifest, 3, &report).status().code(), Code::kUnavailable);
+}
+
 }  // namespace
 }  // namespace headrace::checkpoint

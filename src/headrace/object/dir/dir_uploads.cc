@@ -64,7 +64,10 @@ class DirUpload final : public Upload {
     HR_RETURN_IF_ERROR(WriteWhole(*files_, data, &temporary));
     Status renamed = files_->fs()->Rename(temporary, PartFile(*files_, id_, number));
     if (!renamed.ok()) (void)files_->fs()->Remove(temporary);
-    return renamed;
+    HR_RETURN_IF_ERROR(std::move(renamed));
+    Status running = CheckRunning();  // it may have ended meanwhile, and nobody would look for this
+    if (!running.ok()) (void)files_->fs()->Remove(PartFile(*files_, id_, number));
+    return running;
   }
 
   Result<std::string> Complete(uint32_t num_parts, const Context& ctx) override {

@@ -103,7 +103,7 @@ class FolderServer final : public PeerServer {
   PeerLedger ledger_;
   PeerUploads uploads_;
   const std::unique_ptr<TcpListener> listener_;
-  std::array<Mutex, 16> key_mu_;  // before those of ledger and uploads
+  std::array<Mutex, 1024> key_mu_;  // before those of ledger and uploads
   std::atomic<bool> stopping_{false};
   std::list<std::unique_ptr<Session>> sessions_;  // of the thread
   std::unique_ptr<Thread> thread_;                // last: uses the rest
@@ -345,6 +345,23 @@ Status CheckOptions(const PeerServerOptions& options) {
 
 }  // namespace
 
+namespace {
+
+// What a server that was killed left half written; who holds the lock is the only one who writes.
+Status RemoveLeftovers(FileSystem* fs, const std::string& folder) {
+  HR_ASSIGN_OR_RETURN(const auto entries, fs->List(folder));
+  for (const DirectoryEntry& entry : entries) {
+    const std::string path = JoinPath(folder, entry.name);
+    if (entry.kind == FileKind::kDirectory)
+      HR_RETURN_IF_ERROR(RemoveLeftovers(fs, path));
+    else if (entry.name.starts_with(kTemporaryPrefix))
+      HR_RETURN_IF_ERROR(fs->Remove(path));
+  }
+  return OkStatus();
+}
+
+}  // namespace
+
 Result<std::unique_ptr<PeerServer>> PeerServer::Start(const std::string& folder,
                                                       const PeerServerOptions& options) {
   HR_RETURN_IF_ERROR(CheckOptions(options));
@@ -354,6 +371,7 @@ Result<std::unique_ptr<PeerServer>> PeerServer::Start(const std::string& folder,
   if (lock.status().code() == Code::kFailedPrecondition)
     return Error(Code::kFailedPrecondition, "another server keeps {} already", folder);
   HR_RETURN_IF_ERROR(lock.status());
+  HR_RETURN_IF_ERROR(RemoveLeftovers(fs, folder));
   HR_ASSIGN_OR_RETURN(auto store, OpenDirStore(folder, {}));
   HR_ASSIGN_OR_RETURN(auto listener,
                       TcpListener::Listen(options.listen.address, options.listen.port));

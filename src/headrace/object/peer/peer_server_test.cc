@@ -241,6 +241,17 @@ TEST_F(PeerServerTest, CountsWhatItFindsAndGivesUpWhatWasBegun) {
   EXPECT_EQ(Open()->Head("run/a", {})->size_bytes, 5000u);
 }
 
+TEST_F(PeerServerTest, RemovesWhatAKilledServerLeftHalfWritten) {
+  Start();
+  ASSERT_TRUE(Open()->Put("run/a", AsBytes("a"), {}, {}).ok());
+  server_.reset();
+  const std::string left = folder_ / "kept/run" + "/" + std::string(kTemporaryPrefix) + "7-1";
+  ASSERT_TRUE(PosixFileSystem()->WriteAtomically(left, AsBytes("half")).ok());
+  Start();
+  EXPECT_FALSE(PosixFileSystem()->Exists(left));
+  EXPECT_EQ(Open()->Head("run/a", {})->size_bytes, 1u);
+}
+
 TEST_F(PeerServerTest, TellsWhyItDoesNotStart) {
   Start();
   PeerServerOptions options;

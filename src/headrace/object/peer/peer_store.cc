@@ -42,7 +42,7 @@ class Peer {
     auto answer = Exchange(request, data, out, within);
     Status failed = answer.ok() ? answer->status : answer.status();
     if (failed.ok()) return answer;
-    return Told(std::move(failed), answer.ok(), ctx);
+    return Told(failed, answer.ok(), ctx);
   }
 
  private:
@@ -71,7 +71,7 @@ class Peer {
 
   // What the caller is told of a failure: names the peer, and is kUnavailable for whatever may not
   // happen again.
-  Status Told(Status failed, bool by_peer, const Context& ctx) const {
+  Status Told(const Status& failed, bool by_peer, const Context& ctx) const {
     Code code = failed.code();
     const bool own =
         !by_peer && (code == Code::kPermissionDenied || code == Code::kInvalidArgument);

@@ -11,7 +11,7 @@ namespace headrace::object {
 namespace {
 
 constexpr size_t kMostPending = 256;
-constexpr std::chrono::hours kForgotten(1);
+constexpr std::chrono::minutes kForgotten(15);
 
 // A number of a part, or of parts, as Upload takes it; 0 for one that is none there either.
 uint32_t PartNumber(uint64_t number) {
@@ -58,6 +58,7 @@ void PeerUploads::Book(const std::string& id, uint64_t number, uint64_t charge) 
 
 Status PeerUploads::PutPart(const std::string& id, const std::string& key, uint64_t number,
                             Bytes data, const Context& ctx) {
+  GiveUpOld();
   HR_ASSIGN_OR_RETURN(const auto upload, Find(id, key));
   const uint64_t charge = PeerLedger::ChargeOf(data.size());
   HR_RETURN_IF_ERROR(ledger_->Reserve(charge));
