@@ -202,7 +202,11 @@ Result<std::unique_ptr<Thread>> Thread::Start(std::string name, std::function<vo
 }
 
 Thread::~Thread() {
-  if (rep_) pthread_join(rep_->id, nullptr);
+  if (!rep_) return;
+  if (pthread_equal(rep_->id, pthread_self()))
+    pthread_detach(rep_->id);
+  else
+    pthread_join(rep_->id, nullptr);
 }
 
 }  // namespace headrace

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
 
 #include "headrace/base/mutex.h"
 #include "headrace/env/testing/child_process.h"
@@ -89,6 +93,24 @@ TEST(RetryTimer, EndsWhatWaits) {
   EXPECT_EQ(ended, 2);
   timer.RunAt(Context::Clock::now(), task);
   EXPECT_EQ(ended, 3);
+}
+
+// As when the answer to a read holds the last reference to its store.
+TEST(TaskPool, MayEndOnAThreadOfItsOwn) {
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> ran{0};
+    std::promise<void> go;
+    auto pool = std::make_shared<TaskPool>("test", 1 + i % 2);
+    TaskPool* raw = pool.get();
+    raw->Run([pool = std::move(pool), &ran, going = go.get_future().share()] {
+      going.wait();
+      ++ran;
+    });
+    raw->Run([&ran] { ++ran; });
+    raw->Run([&ran] { ++ran; });
+    go.set_value();
+    while (ran < 3) std::this_thread::yield();
+  }
 }
 
 }  // namespace
