@@ -37,6 +37,7 @@ def measure_passes(args: argparse.Namespace, one_pass: Callable[[int, Path], Ite
     are over, their opening included.
     """
     _in_child(one_pass, 0, args.cache)
+    shutil.rmtree(args.cache / "0", ignore_errors=True)
     event("timing")
     spent = {"wall_s": 0.0, "cpu_s": 0.0, "outside_s": 0.0}
     passes = samples = size = 0
@@ -45,14 +46,12 @@ def measure_passes(args: argparse.Namespace, one_pass: Callable[[int, Path], Ite
         watch = Stopwatch()
         counted = _in_child(one_pass, passes, args.cache)
         once = watch.read()
+        shutil.rmtree(args.cache / str(passes), ignore_errors=True)
         once["outside_s"] = once["other_cores"] * once["wall_s"]
         spent = {name: total + once[name] for name, total in spent.items()}
         samples += counted[0]
         size += counted[1]
     event("timed")
-    # Not between the passes: file systems look at what was removed a moment ago for each file made.
-    for number in range(passes + 1):
-        shutil.rmtree(args.cache / str(number), ignore_errors=True)
     _expect(samples, args.count * passes)
     gigabytes = size / 1e9
     more = {

@@ -187,11 +187,6 @@ std::string CachePaths::BlockFolder(const std::string& fan_out) const {
 std::string CachePaths::Block(const BlockId& id, BlockFileKind kind) const {
   return fmt::format("{}/blocks/{}/{}", root_, FanOutOf(id), BlockFileName(id, kind));
 }
-std::string CachePaths::Claim(const BlockId& id) const {
-  constexpr uint64_t kClaimsInAFolder = 1024;
-  return fmt::format("{}/blocks/{}/claim-{:03x}", root_, FanOutOf(id),
-                     id.Hash() % kClaimsInAFolder);
-}
 std::string CachePaths::DescriptorFolder(const std::string& fan_out) const {
   return fmt::format("{}/objects/{}", root_, fan_out);
 }
@@ -270,11 +265,13 @@ Result<std::unique_ptr<MountedCache>> MountCache(FileSystem* fs, const CachePath
 }
 
 bool RemoveUnfinished(FileSystem* fs, const CachePaths& paths, const BlockId& id) {
-  auto lock = fs->Lock(paths.Claim(id));
+  std::string lock_path = paths.Block(id, BlockFileKind::kLock);
+  auto lock = fs->Lock(lock_path);
   if (!lock.ok()) return false;
-  (void)fs->Remove(paths.Block(id, BlockFileKind::kLock));  // of a program before this one
   // Only its holder makes or removes the temporary file.
-  return fs->Remove(paths.Block(id, BlockFileKind::kTemporary)).ok();
+  bool removed = fs->Remove(paths.Block(id, BlockFileKind::kTemporary)).ok();
+  (void)fs->Remove(lock_path);
+  return removed;
 }
 
 }  // namespace headrace::cache

@@ -22,9 +22,6 @@ class CachePaths {
   std::string Marker() const { return JoinPath(root_, "headrace-cache.json"); }
   std::string BlockFolder(const std::string& fan_out) const;
   std::string Block(const BlockId& id, BlockFileKind kind) const;
-  // Locked by who fetches the block. Shared with other blocks, a few in each folder, and never
-  // removed: docs/decisions/0088-locks-that-stay.md.
-  std::string Claim(const BlockId& id) const;
   std::string DescriptorFolder(const std::string& fan_out) const;
   std::string Descriptor(const ObjectId& id) const;
   std::string Pin(const ObjectId& id) const;

@@ -292,6 +292,11 @@ bool NodeCache::DropFrom(CacheState* state, const BlockId& id) {
   return true;
 }
 
+NodeCache::Claim::~Claim() {
+  // While the lock is held, so that it is the own file that goes.
+  (void)cache_->fs_->Remove(cache_->paths_.Block(id_, BlockFileKind::kLock));
+}
+
 Result<std::unique_ptr<NodeCache::Claim>> NodeCache::ClaimBlock(const BlockId& id) {
   const bool read_only = FreeBytes().status().code() == Code::kPermissionDenied;
   Use use = read_only ? Use() : Begin(Side::kWrite, Context());
@@ -329,7 +334,7 @@ Result<std::unique_ptr<NodeCache::Claim>> NodeCache::ClaimBlock(const BlockId& i
 
 Result<std::unique_ptr<FileLock>> NodeCache::LockBlock(const BlockId& id) {
   HR_RETURN_IF_ERROR(FaultPoint("cache.claim"));
-  std::string path = paths_.Claim(id);
+  std::string path = paths_.Block(id, BlockFileKind::kLock);
   auto lock = fs_->Lock(path);
   if (lock.ok() || lock.status().code() != Code::kNotFound) return lock;
   // Folders are made anew only where the cache itself still is.

@@ -106,6 +106,7 @@ class NodeCache {
   // process dies.
   class Claim {
    public:
+    ~Claim();
     // Makes the block readable by all. kResourceExhausted: no room for it; kUnavailable: the disk
     // does not work. Nothing of the block is then here.
     Status Admit(const ObjectVersion& object, uint32_t block_bytes, Bytes data,
@@ -122,8 +123,7 @@ class NodeCache {
     const Use use_;  // of the claim: where the disk was on probation, admitting is the probe
   };
   //   kAlreadyExists       the block is here by now.
-  //   kFailedPrecondition  another claim is held, in this process or another, of this block or,
-  //                        seldom, of one that shares its lock: ask again soon.
+  //   kFailedPrecondition  another claim is held, in this process or another: ask again soon.
   //   kUnavailable         the cache takes nothing now: fetch without it.
   Result<std::unique_ptr<Claim>> ClaimBlock(const BlockId& id);
 

@@ -463,29 +463,6 @@ TEST_F(NodeCacheTest, ADirectoryThatCannotBeMadeIsTriedLater) {
   EXPECT_TRUE(cache->healthy());
 }
 
-// Files that are removed cost those that are made after them: none is, but for what is evicted.
-TEST_F(NodeCacheTest, LocksOfBlocksStayAndAreUsedAgain) {
-  auto cache = Open();
-  ASSERT_TRUE(Admit(cache.get(), 1).ok());
-  const std::string lock = cache->paths().Claim(Id(1));
-  EXPECT_TRUE(memory_.Exists(lock));
-  const uint64_t removed = files_.count(FileOperation::kRemove);
-  uint64_t other = 2;
-  while (cache->paths().Claim(Id(other)) != lock) ++other;
-  {
-    auto claim = cache->ClaimBlock(Id(other));
-    ASSERT_TRUE(claim.ok()) << claim.status().ToString();
-    uint64_t third = other + 1;
-    while (cache->paths().Claim(Id(third)) != lock) ++third;
-    EXPECT_EQ(cache->ClaimBlock(Id(third)).status().code(), Code::kFailedPrecondition);
-    EXPECT_EQ(cache->ClaimBlock(Id(1)).status().code(), Code::kAlreadyExists);
-  }
-  EXPECT_TRUE(Admit(cache.get(), other).ok());
-  EXPECT_TRUE(memory_.Exists(lock));
-  // A temporary file is looked for, as a killed fetcher leaves it.
-  EXPECT_EQ(files_.count(FileOperation::kRemove) - removed, 2u);
-}
-
 TEST_F(NodeCacheTest, WhatAKilledFetcherLeavesIsCleanedAndNotCounted) {
   auto cache = Open();
   ASSERT_TRUE(Admit(cache.get(), 1).ok());
