@@ -203,6 +203,7 @@ Result<std::unique_ptr<Thread>> Thread::Start(std::string name, std::function<vo
 
 Thread::~Thread() {
   if (!rep_) return;
+  // A thread that destroys itself goes on to its end.
   if (pthread_equal(rep_->id, pthread_self()))
     pthread_detach(rep_->id);
   else

@@ -52,7 +52,6 @@ class Thread {
  public:
   // Starts `run`. kResourceExhausted when the system refuses another thread.
   static Result<std::unique_ptr<Thread>> Start(std::string name, std::function<void()> run);
-  // Waits for its end; within the thread itself it does not, and the thread goes on to its end.
   ~Thread();
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
