@@ -13,8 +13,8 @@ namespace headrace::object {
 class TaskPool {
  public:
   TaskPool(const std::string& name, uint32_t max_threads);
-  // Runs what is queued and waits for it. On a thread of the pool, at the end of a task, it waits for
-  // the others.
+  // Runs what is queued and waits for it. On a thread of the pool, at the end of a task, it waits
+  // for the others.
   ~TaskPool();
 
   // Queues `task`. When the system refuses even one thread, runs it here.
