@@ -9,14 +9,14 @@
 #include <curl/curl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "clocks.h"
 
 namespace headrace::floor {
 namespace {
@@ -35,17 +35,6 @@ struct Object {
   uint64_t size = 0;
   std::string url;
 };
-
-double CpuSeconds() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-double WallSeconds() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(since).count();
-}
 
 std::vector<Object> ReadList(const char* path) {
   std::vector<Object> objects;

@@ -15,12 +15,10 @@
 // With THREADS > 1 that many threads do the same at once, each with its own state. Prints one JSON
 // object. No loader: no shuffling, no queue, no hand-over of batches.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <random>
@@ -29,6 +27,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "clocks.h"
 #include "jpeg_region.h"
 #include "machine_limits.h"
 #include "triangle_resize.h"
@@ -39,17 +38,6 @@ namespace {
 constexpr int kBatchSize = 64;
 
 using Bytes = std::vector<uint8_t>;
-
-double CpuSeconds() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-double WallSeconds() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(since).count();
-}
 
 std::vector<Bytes> ReadFiles(const std::string& list) {
   std::vector<Bytes> files;

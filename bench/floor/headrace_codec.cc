@@ -14,11 +14,9 @@
 // all.
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -35,6 +33,7 @@
 #include "headrace/codec/seek_points.h"
 #include "headrace/codec/transform.h"
 
+#include "clocks.h"
 #include "jpeg_region.h"
 #include "triangle_resize.h"
 
@@ -48,17 +47,6 @@ constexpr uint64_t kSeed = 7;
 
 constexpr std::string_view kNormalize =
     R"({"op": "normalize", "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]})";
-
-double ThreadCpuSeconds() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
-double WallSeconds() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(since).count();
-}
 
 struct File {
   std::string name;
